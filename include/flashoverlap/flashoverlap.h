@@ -1,0 +1,13 @@
+/* FlashOverlap: everything public in one include. */
+#ifndef FLASHOVERLAP_FLASHOVERLAP_H
+#define FLASHOVERLAP_FLASHOVERLAP_H
+
+#include "flashoverlap/bench.h"
+#include "flashoverlap/group.h"
+#include "flashoverlap/plan.h"
+#include "flashoverlap/schedule.h"
+#include "flashoverlap/status.h"
+#include "flashoverlap/train.h"
+#include "flashoverlap/version.h"
+
+#endif

@@ -1,0 +1,104 @@
+/* GPT-2 with Megatron-style tensor and sequence parallelism, on the public plan API.
+ *
+ * Rows are tokens, batch-major: row = b * context + t, M = batch * context; rank r owns the rows of its
+ * shard between layers (residual stream, LayerNorm, dropout), all M rows of its heads, of its
+ * hidden features and of its vocabulary entries inside layers. Heads, hidden features and vocabulary
+ * entries are split by fo_shard_begin, so nothing needs to divide and a rank may own none.
+ *
+ * Per layer: x += drop(row(attention(column(ln_1(x))))); x += drop(row(gelu(column(ln_2(x))))).
+ */
+#ifndef FO_MODEL_MODEL_H
+#define FO_MODEL_MODEL_H
+
+#include "flashoverlap/group.h"
+
+typedef struct fo_model_config {
+    int64_t layers, heads, dim, context, vocabulary;
+    fo_dtype dtype, wire;
+    float dropout;
+    const char *overlap;
+    uint64_t seed; /* initial weights and dropout */
+} fo_model_config;
+
+/* How a parameter is split over ranks. The full tensor is what files hold (Hugging Face layout). */
+typedef enum fo_sharding {
+    FO_REPLICATED,    /* every rank has it whole; gradients are summed over ranks */
+    FO_VOCABULARY,    /* wte: rows split by fo_shard_begin(vocabulary) */
+    FO_HEADS_COLUMN,  /* attn.c_attn: the rank's heads out of each third (q, k, v) */
+    FO_HEADS_ROW,     /* attn.c_proj weight: input features of the rank's heads */
+    FO_HIDDEN_COLUMN, /* mlp.c_fc: hidden features */
+    FO_HIDDEN_ROW     /* mlp.c_proj weight: hidden features as input */
+} fo_sharding;
+
+/* One parameter of this rank. The local tensor is [rows, cols] row-major with rows = output features
+ * (Linear layout [out, in]); vectors have rows = 1. */
+typedef struct fo_parameter {
+    char name[64];      /* Hugging Face GPT-2 name */
+    fo_sharding sharding;
+    bool transposed;    /* the file holds [in, out] (Conv1D) where memory holds [out, in] */
+    bool decay;         /* weight decay applies */
+    int64_t full_rows, full_cols; /* unsharded, in memory layout */
+    int64_t rows, cols;           /* this rank's */
+    float *value, *grad, *m, *v;  /* [rows, cols] float32; owned by the model */
+    int64_t count;                /* rows * cols */
+    float init_std;     /* normal; 0: constant */
+    float init_constant;
+} fo_parameter;
+
+typedef struct fo_model fo_model;
+
+/* Checks a configuration for `ranks` ranks. FO_INVALID: names the size and the nearest that works. */
+fo_status fo_model_config_check(const fo_model_config *config);
+
+/* Collective. Allocates parameters (initialised: normal(0, 0.02), residual projections
+ * 0.02/sqrt(2*layers), biases 0, norms 1; each value a function of seed, name and position in the full
+ * tensor only), activations for `batch` sequences and the plans. */
+fo_status fo_model_create(fo_group *group, const fo_model_config *config, int64_t batch,
+                          fo_model **model);
+void fo_model_destroy(fo_model *model);
+
+int fo_model_parameter_count(const fo_model *model);
+fo_parameter *fo_model_parameter(fo_model *model, int index);
+/* Parameters of the whole model (each once), with embeddings. */
+int64_t fo_model_size(const fo_model *model);
+/* Model FLOPs of one trained token: 6 * P + 12 * L * d * T, P without position embeddings
+ * (docs/metrics.md). */
+double fo_model_flops_per_token(const fo_model_config *config);
+
+/* Maps a rectangle of the full tensor to the local one and back: the full row (memory layout) of local
+ * row `row`, and full column of local column `col`. Local rows/cols are piecewise contiguous. */
+int64_t fo_model_full_row(const fo_parameter *parameter, const fo_model_config *config, int ranks,
+                          int rank, int64_t row);
+int64_t fo_model_full_col(const fo_parameter *parameter, const fo_model_config *config, int ranks,
+                          int rank, int64_t col);
+/* Shape of a parameter's share on any rank (rows, cols). */
+void fo_model_local_shape(const fo_parameter *parameter, const fo_model_config *config, int ranks,
+                          int rank, int64_t *rows, int64_t *cols);
+
+/* Collective. Mean cross-entropy over the M tokens of inputs/targets ([batch, context], the same on
+ * every rank). dropout_step: counter for dropout masks; < 0: no dropout (evaluation). */
+fo_status fo_model_forward(fo_model *model, const int32_t *inputs, const int32_t *targets,
+                           int64_t dropout_step, double *loss);
+/* Collective. After fo_model_forward with the same inputs and targets: adds the gradient of
+ * scale * loss to every grad. Replicated gradients are still per-rank partial sums afterwards. */
+fo_status fo_model_backward(fo_model *model, const int32_t *inputs, const int32_t *targets,
+                            int64_t dropout_step, float scale);
+/* Collective. Sums replicated gradients over ranks, once, and returns the global norm in which each
+ * parameter counts once. */
+fo_status fo_model_reduce_gradients(fo_model *model, double *norm);
+void fo_model_zero_gradients(fo_model *model);
+
+/* Collective. Logits of the last position for sampling: the whole vocabulary [vocabulary] on every
+ * rank. `tokens`: [batch, context]; row: which row's logits. */
+fo_status fo_model_logits(fo_model *model, const int32_t *tokens, int64_t row, float *logits);
+
+/* Sums over all plans since the last reset, nanoseconds of this rank. */
+typedef struct fo_model_report {
+    int64_t compute_ns, exposed_ns, total_ns, sent_bytes;
+} fo_model_report;
+void fo_model_report_get(const fo_model *model, fo_model_report *report);
+void fo_model_report_reset(fo_model *model);
+/* Explanation of every plan, one a line, malloc'ed. */
+char *fo_model_explain(const fo_model *model);
+
+#endif
