@@ -1,0 +1,212 @@
+/* The compute lane: runs tiles in list order, waits for what they need, accounts for the waiting. */
+#include "exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "exec/state.h"
+
+/* How long one sleep may last at most: bounds the time to see a deadline pass. */
+enum { WAIT_NS = 100000000 };
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static fo_status fail_group(fo_exec *exec, fo_status status)
+{
+    if (status != FO_PEER)
+        exec->endpoint->ops->fail(exec->endpoint, exec->endpoint->rank, fo_last_error());
+    return status;
+}
+
+static fo_status timed_out(fo_exec *exec, const fo_task *task)
+{
+    const char *what = task->kind == FO_TASK_RECV ? "receive" : "send";
+    return fo_base_error(FO_TIMEOUT,
+                         "%s: rank %d waited %.1f s for the %s of slice %d.%d (step %d) %s rank %d, "
+                         "no progress before the deadline; is that rank alive and running the same "
+                         "operation?",
+                         exec->name, exec->endpoint->rank, (double)exec->endpoint->deadline_ns * 1e-9,
+                         what, task->shard, task->sub, task->step,
+                         task->kind == FO_TASK_RECV ? "from" : "to", task->peer);
+}
+
+/* The communication task that a blocked task waits for in the end. */
+static int32_t root_blocker(const fo_exec *exec, int32_t blocker)
+{
+    while (blocker >= 0) {
+        const fo_task *task = &exec->program->tasks[blocker];
+        if ((task->kind == FO_TASK_SEND || task->kind == FO_TASK_RECV) &&
+            exec->tasks[blocker].issued > exec->tasks[blocker].completed)
+            return blocker;
+        int32_t next = fo_exec_progress_blocker(exec, task, task->row + task->rows);
+        if (next < 0)
+            return blocker;
+        blocker = next;
+    }
+    return blocker;
+}
+
+/* One wait for `blocker`; the time goes to its account. */
+static fo_status wait_for(fo_exec *exec, int32_t blocker)
+{
+    int64_t begin = fo_base_clock_ns();
+    if (!exec->last_progress_ns)
+        exec->last_progress_ns = begin;
+    int64_t deadline = exec->last_progress_ns + exec->endpoint->deadline_ns;
+    int32_t root = root_blocker(exec, blocker);
+    if (begin >= deadline)
+        return timed_out(exec, &exec->program->tasks[root]);
+    fo_status status =
+        exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
+    if (status == FO_OK)
+        status = fo_exec_progress_poll(exec);
+    int64_t waited = fo_base_clock_ns() - begin;
+    exec->tasks[root].waited_ns += waited;
+    exec->stats.exposed_ns += waited;
+    return status;
+}
+
+/* Waits until rows up to `end` of a compute task may be worked on. */
+static fo_status await_rows(fo_exec *exec, const fo_task *task, int64_t end)
+{
+    int32_t blocker = fo_exec_progress_blocker(exec, task, end);
+    if (blocker < 0)
+        return FO_OK;
+    fo_status status = fo_exec_progress_poll(exec);
+    while (status == FO_OK && (blocker = fo_exec_progress_blocker(exec, task, end)) >= 0)
+        status = wait_for(exec, blocker);
+    return status;
+}
+
+/* Address of a tile's rows; rows that lie apart are copied together. */
+static const void *tile_rows_at(fo_exec *exec, const fo_task *task, fo_ref ref, int32_t source,
+                                int64_t row, int64_t rows, void *gather)
+{
+    if (ref.buffer < 0)
+        return NULL;
+    int64_t span;
+    const void *data = fo_exec_progress_address(exec, task, ref, source, row, &span);
+    if (span >= rows)
+        return data;
+    int64_t row_bytes = exec->row_bytes[exec->program->buffers[ref.buffer].role];
+    for (int64_t done = 0; done < rows; done += span) {
+        data = fo_exec_progress_address(exec, task, ref, source, row + done, &span);
+        span = min64(span, rows - done);
+        memcpy((char *)gather + done * row_bytes, data, (size_t)(span * row_bytes));
+    }
+    return gather;
+}
+
+static fo_buffer_role role_of(const fo_exec *exec, fo_ref ref)
+{
+    return ref.buffer < 0 ? FO_BUFFER_ROLES : exec->program->buffers[ref.buffer].role;
+}
+
+static fo_status run_tile(fo_exec *exec, const fo_task *task, exec_task *state, int64_t rows)
+{
+    int64_t row = task->row + state->ready;
+    fo_exec_tile tile = {
+        .task = task,
+        .row = row,
+        .rows = rows,
+        .in = tile_rows_at(exec, task, task->in, state->in_source, row, rows, exec->gather),
+        .add = tile_rows_at(exec, task, task->add, state->add_source, row, rows, exec->gather_add),
+        .in_role = role_of(exec, task->in),
+        .add_role = role_of(exec, task->add),
+        .out_role = role_of(exec, task->out),
+    };
+    if (task->out.buffer >= 0)
+        tile.out = fo_exec_progress_memory(exec, task->out) +
+                   state->ready * exec->row_bytes[tile.out_role];
+    fo_status status = exec->compute(exec->context, &tile);
+    state->ready += rows;
+    return status;
+}
+
+static fo_status run_task(fo_exec *exec, int32_t index)
+{
+    const fo_task *task = &exec->program->tasks[index];
+    exec_task *state = &exec->tasks[index];
+    int64_t step = task->kind == FO_TASK_COMPUTE ? exec->tile_rows[task->slot]
+                                                 : exec->program->stream_rows;
+    while (state->ready < task->rows) {
+        int64_t rows = min64(step, task->rows - state->ready);
+        fo_status status = await_rows(exec, task, task->row + state->ready + rows);
+        if (status != FO_OK)
+            return status;
+        int64_t begin = fo_base_clock_ns();
+        status = run_tile(exec, task, state, rows);
+        exec->stats.compute_ns += fo_base_clock_ns() - begin;
+        /* what this tile finished can leave now, and what has arrived is seen in time */
+        if (status == FO_OK && exec->unfinished)
+            status = fo_exec_progress_poll(exec);
+        if (status != FO_OK)
+            return status;
+    }
+    return FO_OK;
+}
+
+/* Waits until the receivers have finished with what was sent. */
+static fo_status drain(fo_exec *exec)
+{
+    fo_status status = fo_exec_progress_poll(exec);
+    while (status == FO_OK && exec->unfinished) {
+        int32_t blocker = -1;
+        for (int32_t q = 0; blocker < 0 && q < exec->queue_count; q++)
+            if (exec->queues[q].oldest < exec->queues[q].count)
+                blocker = exec->queues[q].tasks[exec->queues[q].oldest];
+        status = wait_for(exec, blocker);
+    }
+    return status;
+}
+
+static void rewind_run(fo_exec *exec)
+{
+    for (int32_t t = 0; t < exec->program->task_count; t++) {
+        exec_task *state = &exec->tasks[t];
+        state->ready = 0;
+        state->issued = state->completed = state->released = 0;
+    }
+    for (int32_t q = 0; q < exec->queue_count; q++)
+        exec->queues[q].next = exec->queues[q].oldest = 0;
+    exec->last_progress_ns = 0;
+}
+
+fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
+{
+    int64_t begin = fo_base_clock_ns();
+    memcpy(exec->external, external, sizeof exec->external);
+    exec->context = context;
+    rewind_run(exec);
+    fo_status status = fo_exec_progress_poll(exec);
+    for (int32_t i = 0; status == FO_OK && i < exec->lane_count; i++)
+        status = run_task(exec, exec->lane[i]);
+    if (status == FO_OK)
+        status = drain(exec);
+    exec->stats.runs++;
+    exec->stats.tasks += exec->program->task_count;
+    exec->stats.total_ns += fo_base_clock_ns() - begin;
+    return status == FO_OK ? FO_OK : fail_group(exec, status);
+}
+
+void fo_exec_stats_get(const fo_exec *exec, fo_exec_stats *stats)
+{
+    *stats = exec->stats;
+}
+
+void fo_exec_stats_reset(fo_exec *exec)
+{
+    memset(&exec->stats, 0, sizeof exec->stats);
+    for (int32_t t = 0; t < exec->program->task_count; t++)
+        exec->tasks[t].waited_ns = 0;
+}
+
+int64_t fo_exec_waited_ns(const fo_exec *exec, int32_t task)
+{
+    return exec->tasks[task].waited_ns;
+}

@@ -1,0 +1,71 @@
+/* What the executor keeps per task and per queue; shared by the files of this room only. */
+#ifndef FO_EXEC_STATE_H
+#define FO_EXEC_STATE_H
+
+#include "exec/exec.h"
+
+/* Progress of one task in one run. `ready` counts rows, from the task's first, that are finished and may
+ * be used; for a SEND: that the receiver has finished with. */
+typedef struct exec_task {
+    int64_t ready;
+    int32_t issued;       /* chunks posted */
+    int32_t completed;    /* chunks done, in order */
+    int32_t released;     /* chunks of a view handed back */
+    int32_t chunks;
+    fo_request *requests; /* [chunks], SEND and RECV */
+    int32_t in_source, add_source; /* RECV whose rows `in` / `add` are, -1: plain memory */
+    int32_t *readers;     /* RECV: tasks that read its rows */
+    int32_t reader_count;
+    int64_t waited_ns;
+} exec_task;
+
+/* Tasks of one peer, direction and channel, in list order. */
+typedef struct exec_queue {
+    int32_t *tasks;
+    int32_t count;
+    int32_t next;   /* first that is not fully posted */
+    int32_t oldest; /* first that is not complete */
+    bool send;
+} exec_queue;
+
+struct fo_exec {
+    fo_endpoint *endpoint;
+    const fo_program *program;
+    fo_exec_compute compute;
+    const char *name;
+    uint32_t tag;
+    bool views;
+    int64_t row_bytes[FO_BUFFER_ROLES];
+    int64_t tile_rows[2];
+    exec_task *tasks;
+    fo_request *request_pool;
+    int32_t *reader_pool;
+    exec_queue *queues;
+    int32_t *queue_pool;
+    int32_t queue_count;
+    int32_t *lane; /* COMPUTE, ADD, COPY in list order */
+    int32_t lane_count;
+    void **buffers;  /* own memory by buffer, NULL for external roles */
+    char *gather;    /* a tile whose rows do not lie together */
+    void *gather_add;
+    int64_t gather_bytes;
+    /* of the run */
+    void *external[FO_BUFFER_ROLES];
+    void *context;
+    int64_t last_progress_ns;
+    int64_t last_poll_ns;
+    int32_t unfinished; /* communication tasks */
+    fo_exec_stats stats;
+};
+
+/* progress.c: posts what is ready, notes what is done, hands views back. */
+fo_status fo_exec_progress_poll(fo_exec *exec);
+/* Address of global row `row` of the rows a task reads; *span: how many rows lie together from there. */
+const void *fo_exec_progress_address(const fo_exec *exec, const fo_task *task, fo_ref ref,
+                                     int32_t source, int64_t row, int64_t *span);
+/* Memory of a buffer's row. */
+char *fo_exec_progress_memory(const fo_exec *exec, fo_ref ref);
+/* First dependency of `task` that does not yet allow its rows up to `end` (global), -1: none. */
+int32_t fo_exec_progress_blocker(const fo_exec *exec, const fo_task *task, int64_t end);
+
+#endif
