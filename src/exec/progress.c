@@ -54,6 +54,8 @@ int32_t fo_exec_progress_blocker(const fo_exec *exec, const fo_task *task, int64
     for (int32_t i = 0; i < task->dep_count; i++, dep++) {
         const fo_task *before = &exec->program->tasks[dep->task];
         int64_t needed = before->rows;
+        if (dep->mode == FO_DEP_SPACE && exec->views)
+            continue;
         if (dep->mode == FO_DEP_ROWS)
             needed = min64(end - before->row, before->rows);
         if (exec->tasks[dep->task].ready < needed)

@@ -13,9 +13,9 @@
  * message, tile by tile; DONE waits for the whole task. A consumer that has ROWS on a task covers
  * rows of it only.
  *
- * The verifier assumes rendezvous and in-place reading: a SEND is done only after its RECV was
- * issued AND every task of the receiver that reads what the RECV delivered is done (the receiver may be
- * reading the sender's memory). A RECV may therefore be executed as a view.
+ * The verifier assumes rendezvous and looks at both ways to receive. Copying: a SEND is done only after
+ * its RECV was issued. In place: also every task of the receiver that reads what the RECV delivered must
+ * be done (the receiver may be reading the sender's memory), and SPACE dependencies do not bind.
  */
 #ifndef FO_SCHEDULE_PROGRAM_H
 #define FO_SCHEDULE_PROGRAM_H
@@ -56,7 +56,10 @@ typedef struct fo_ref {
     int64_t row;
 } fo_ref;
 
-typedef enum fo_dep_mode { FO_DEP_DONE, FO_DEP_ROWS } fo_dep_mode;
+/* SPACE: the staging rows a RECV writes must be free again. It binds only where receives copy: a view
+ * writes nothing. (A forwarded view keeps its first sender waiting until the last rank has read it, so
+ * in-place reading and the reuse of ring slots must not wait for each other.) */
+typedef enum fo_dep_mode { FO_DEP_DONE, FO_DEP_ROWS, FO_DEP_SPACE } fo_dep_mode;
 
 typedef struct fo_dep {
     int32_t task; /* index of an earlier task of this rank */

@@ -21,7 +21,11 @@
 enum {
     FO_TRANSPORT_VIEW = 1u << 0, /* irecv_view is implemented */
     FO_TRANSPORT_IMM = 1u << 1,  /* the 64-bit word of isend reaches the receiver */
+    FO_TRANSPORT_PROCESS = 1u << 2, /* a rank is a process of its own */
 };
+
+/* request->kind */
+enum { FO_REQUEST_SEND = 1, FO_REQUEST_RECV, FO_REQUEST_VIEW };
 
 typedef struct fo_endpoint fo_endpoint;
 
@@ -56,7 +60,8 @@ typedef struct fo_transport_ops {
      * copying. The sender's request is done only after release(). With FO_TRANSPORT_VIEW only. A view
      * may be sent on (isend of request->data) before it is released. */
     fo_status (*irecv_view)(fo_endpoint *, fo_request *, int peer, uint32_t tag, size_t bytes);
-    /* FO_OK: done; FO_IN_PROGRESS; FO_PEER: the group has failed (see fail). Makes progress. */
+    /* FO_OK: done; FO_IN_PROGRESS; FO_PEER: the group has failed (see fail). Makes progress. A receive
+     * that met another size says FO_INTERNAL each time it is tested. */
     fo_status (*test)(fo_endpoint *, fo_request *);
     /* Ends a view whose test() returned FO_OK. */
     void (*release)(fo_endpoint *, fo_request *);
@@ -73,7 +78,8 @@ typedef struct fo_transport_ops {
     void (*free)(fo_endpoint *, void *memory);
 
     /* Declares the group dead: from now on every test, wait and progress of every rank returns FO_PEER
-     * and fo_last_error() there says `cause` of rank `rank`. The first cause wins. */
+     * and fo_last_error() there says `cause` of rank `rank`. The first cause wins. isend and irecv return
+     * FO_PEER too: requests that are in flight then may be abandoned, nobody looks at them any more. */
     void (*fail)(fo_endpoint *, int rank, const char *cause);
 
     /* Whether the user asked the launching process to stop. */

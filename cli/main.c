@@ -1,0 +1,115 @@
+/* flashoverlap: the program. Picks the command, turns statuses into sentences and exit codes. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "flashoverlap/status.h"
+#include "flashoverlap/version.h"
+
+static const struct {
+    const char *name, *about;
+    cli_main run;
+} commands[] = {
+    {"train", "train GPT-2 on text, tensor-parallel; compare strategies", cmd_train},
+    {"sample", "write text with a trained model", cmd_sample},
+    {"schedule", "print and verify the step table of a strategy", cmd_schedule},
+    {"bench", "measure one layer under several strategies", cmd_bench},
+    {"info", "what this build and this machine offer", cmd_info},
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: flashoverlap <command> [options], flashoverlap --version\n"
+          "Trains transformers tensor-parallel, communication hidden behind computation.\n\n",
+          out);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fputs("\n'flashoverlap <command> --help' lists a command's options.\n"
+          "Exit codes: 0 done, 1 the run failed, 2 bad usage, 130 interrupted.\n",
+          out);
+}
+
+bool cli_begin(const cli_command *command, int argc, char **argv, int *code)
+{
+    char sentence[512];
+    for (int i = 0; i < argc; i++) /* before parsing, which overwrites the defaults */
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            cli_options_help(command, stdout);
+            *code = EXIT_DONE;
+            return false;
+        }
+    if (cli_options_parse(command, argc, argv, sentence, sizeof sentence) == CLI_GO)
+        return true;
+    *code = cli_usage(command->name, "%s", sentence);
+    return false;
+}
+
+int cli_usage(const char *verb, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "flashoverlap%s%s: ", verb ? " " : "", verb ? verb : "");
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return EXIT_BAD_USAGE;
+}
+
+int cli_end(const char *verb, fo_status status)
+{
+    if (status == FO_OK)
+        return EXIT_DONE;
+    const char *sentence = fo_last_error();
+    fflush(stdout);
+    fprintf(stderr, "flashoverlap %s: %s\n", verb, *sentence ? sentence : fo_status_text(status));
+    if (status == FO_INTERRUPTED)
+        return EXIT_INTERRUPTED;
+    return status == FO_INVALID || status == FO_UNSUPPORTED ? EXIT_BAD_USAGE : EXIT_RUN_FAILED;
+}
+
+bool cli_color(FILE *stream)
+{
+    const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(fileno(stream)) && !(no && *no) && !(terminal && !strcmp(terminal, "dumb"));
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_BAD_USAGE;
+    }
+    const char *verb = argv[1], *names[COMMANDS];
+    if (!strcmp(verb, "--help") || !strcmp(verb, "-h") || !strcmp(verb, "help")) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (!strcmp(verb, "--version")) {
+        printf("flashoverlap %s\n", FO_VERSION);
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        names[i] = commands[i].name;
+        if (!strcmp(verb, names[i]))
+            return commands[i].run(argc - 2, argv + 2);
+    }
+    const char *nearest = cli_options_nearest(verb, names, COMMANDS);
+    if (nearest)
+        return cli_usage(NULL, "unknown command '%s', did you mean '%s'?", verb, nearest);
+    return cli_usage(NULL, "unknown command '%s', 'flashoverlap --help' lists those known", verb);
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+    if ((fflush(stdout) || ferror(stdout)) && code == EXIT_DONE) {
+        fprintf(stderr, "flashoverlap: standard output can't be written: %s\n", strerror(errno));
+        code = EXIT_RUN_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,20 @@
+/* What the rooms above need of a group beyond the public header. */
+#ifndef FO_GROUP_GROUP_H
+#define FO_GROUP_GROUP_H
+
+#include "flashoverlap/group.h"
+#include "kernel/kernel.h"
+#include "transport/transport.h"
+
+/* Tags from here on are the group's own. */
+#define FO_GROUP_FIRST_OWN_TAG 0xFFFF0000u
+
+/* The endpoint for plans, with the emulated link. Owned by the group. */
+fo_endpoint *fo_group_endpoint(fo_group *group);
+/* The kernels the group was started with. */
+const fo_kernel *fo_group_kernel_ops(const fo_group *group);
+/* The first of `count` tags in a row, not handed out before; the same on every rank that asks for the
+ * same counts in the same order. */
+uint32_t fo_group_next_tag(fo_group *group, uint32_t count);
+
+#endif

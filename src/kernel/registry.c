@@ -1,0 +1,35 @@
+/* The backends built in and the number of threads. */
+#include "kernel/backends.h"
+
+#include <string.h>
+
+static _Thread_local int current_threads = 1;
+
+const fo_kernel *fo_kernel_at(int index)
+{
+    switch (index) {
+    case 0: return fo_kernel_onednn_table();
+    case 1: return fo_kernel_ref_table();
+    default: return NULL;
+    }
+}
+
+const fo_kernel *fo_kernel_find(const char *name)
+{
+    if (!name)
+        return fo_kernel_at(0);
+    for (int index = 0; fo_kernel_at(index); index++)
+        if (!strcmp(fo_kernel_at(index)->name, name))
+            return fo_kernel_at(index);
+    return NULL;
+}
+
+void fo_kernel_set_threads(int threads)
+{
+    current_threads = threads < 1 ? 1 : threads;
+}
+
+int fo_kernel_threads(void)
+{
+    return current_threads;
+}

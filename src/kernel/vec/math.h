@@ -1,0 +1,273 @@
+/* Sixteen float lanes in GCC's vector extensions, and what is computed on them. Included by the files
+ * that are built once an instruction set; everything here is inlined into them. */
+#ifndef FO_KERNEL_VEC_MATH_H
+#define FO_KERNEL_VEC_MATH_H
+
+#include <math.h>
+#include <string.h>
+
+#include "base/bf16.h"
+#include "kernel/vec/vec.h"
+
+/* The build names the variant: fo_kernel_vec_fill_rows_generic and so on. */
+#ifndef FO_VEC_VARIANT
+#define FO_VEC_VARIANT generic
+#endif
+#define FO_VEC_PASTE(name, variant) name##_##variant
+#define FO_VEC_EXPAND(name, variant) FO_VEC_PASTE(name, variant)
+#define FO_VEC(name) FO_VEC_EXPAND(name, FO_VEC_VARIANT)
+
+#define FO_VEC_INLINE static inline __attribute__((always_inline))
+
+enum { LANES = 16 };
+typedef float v16 __attribute__((vector_size(64)));
+typedef int32_t i16 __attribute__((vector_size(64)));
+typedef uint32_t u16 __attribute__((vector_size(64)));
+typedef uint16_t h16 __attribute__((vector_size(32)));
+typedef uint64_t l8 __attribute__((vector_size(64)));
+typedef uint32_t u8 __attribute__((vector_size(32)));
+typedef double d8 __attribute__((vector_size(64)));
+typedef float v8 __attribute__((vector_size(32)));
+
+FO_VEC_INLINE v16 splat(float value)
+{
+    return value - (v16){0};
+}
+
+FO_VEC_INLINE v16 select16(i16 mask, v16 yes, v16 no)
+{
+    return (v16)((mask & (i16)yes) | (~mask & (i16)no));
+}
+
+/* Lane by lane a > b ? a : b and a < b ? a : b, so b where one is not a number: the processors' own
+ * instructions, which the compiler does not find by itself. */
+FO_VEC_INLINE v16 max16(v16 a, v16 b)
+{
+#if defined(__AVX512F__)
+    return (v16)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__SSE2__)
+    __m128 x[4], y[4];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (int i = 0; i < 4; i++)
+        x[i] = _mm_max_ps(x[i], y[i]);
+    memcpy(&a, x, sizeof a);
+    return a;
+#else
+    return select16(a > b, a, b);
+#endif
+}
+
+FO_VEC_INLINE v16 min16(v16 a, v16 b)
+{
+    return -max16(-a, -b);
+}
+
+FO_VEC_INLINE v16 load_f32(const float *x)
+{
+    v16 v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+FO_VEC_INLINE void store_f32(float *x, v16 v)
+{
+    memcpy(x, &v, sizeof v);
+}
+
+FO_VEC_INLINE v16 from_bf16(h16 half)
+{
+    return (v16)(__builtin_convertvector(half, u16) << 16);
+}
+
+/* Round to nearest even in the upper half of each lane; the lower half is rubbish. */
+FO_VEC_INLINE u16 round_bf16(v16 v)
+{
+    u16 bits = (u16)v;
+    u16 rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    u16 quiet = bits | 0x400000u;
+    u16 nan = (u16)(v != v);
+    return (nan & quiet) | (~nan & rounded);
+}
+
+FO_VEC_INLINE h16 to_bf16(v16 v)
+{
+    return __builtin_convertvector(round_bf16(v) >> 16, h16);
+}
+
+FO_VEC_INLINE v16 load16(const void *x, fo_dtype dtype, int64_t i)
+{
+    if (dtype == FO_F32)
+        return load_f32((const float *)x + i);
+    h16 half;
+    memcpy(&half, (const fo_bf16 *)x + i, sizeof half);
+    return from_bf16(half);
+}
+
+FO_VEC_INLINE void store16(void *x, fo_dtype dtype, int64_t i, v16 v)
+{
+    if (dtype == FO_F32) {
+        store_f32((float *)x + i, v);
+    } else {
+        h16 half = to_bf16(v);
+        memcpy((fo_bf16 *)x + i, &half, sizeof half);
+    }
+}
+
+/* The first `count` < 16 lanes; the others are 0. */
+FO_VEC_INLINE v16 load_part(const void *x, fo_dtype dtype, int64_t i, int64_t count)
+{
+    if (dtype == FO_F32) {
+        v16 v = {0};
+        memcpy(&v, (const float *)x + i, (size_t)count * sizeof(float));
+        return v;
+    }
+    h16 half = {0};
+    memcpy(&half, (const fo_bf16 *)x + i, (size_t)count * sizeof(fo_bf16));
+    return from_bf16(half);
+}
+
+FO_VEC_INLINE void store_part(void *x, fo_dtype dtype, int64_t i, v16 v, int64_t count)
+{
+    if (dtype == FO_F32) {
+        memcpy((float *)x + i, &v, (size_t)count * sizeof(float));
+    } else {
+        h16 half = to_bf16(v);
+        memcpy((fo_bf16 *)x + i, &half, (size_t)count * sizeof(fo_bf16));
+    }
+}
+
+/* Loads and stores min(16, n - i) lanes. */
+FO_VEC_INLINE v16 load_upto(const void *x, fo_dtype dtype, int64_t i, int64_t n)
+{
+    return n - i >= LANES ? load16(x, dtype, i) : load_part(x, dtype, i, n - i);
+}
+
+FO_VEC_INLINE void store_upto(void *x, fo_dtype dtype, int64_t i, v16 v, int64_t n)
+{
+    if (n - i >= LANES)
+        store16(x, dtype, i, v);
+    else
+        store_part(x, dtype, i, v, n - i);
+}
+
+FO_VEC_INLINE i16 lanes_below(int64_t count)
+{
+    const i16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    int32_t limit = count > LANES ? LANES : count < 0 ? 0 : (int32_t)count;
+    return lane < limit;
+}
+
+FO_VEC_INLINE float sum_lanes(v16 v)
+{
+    float x[LANES];
+    memcpy(x, &v, sizeof x);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+
+FO_VEC_INLINE float max_lanes(v16 v)
+{
+    float x[LANES];
+    memcpy(x, &v, sizeof x);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+    return x[0];
+}
+
+FO_VEC_INLINE v16 sqrt16(v16 v)
+{
+    float x[LANES];
+    memcpy(x, &v, sizeof x);
+    for (int i = 0; i < LANES; i++)
+        x[i] = sqrtf(x[i]);
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+/* exp within 2 units in the last place, denormal results too; exp(-inf) = 0, exp(nan) = nan.
+ * x = n ln 2 + r with |r| <= ln 2 / 2; the polynomial for e^r; times 2^n in two steps, so that neither
+ * factor leaves the exponent's range. */
+FO_VEC_INLINE v16 exp16(v16 x)
+{
+    const float magic = 0x1.8p23f; /* adding it rounds to an integer kept in the low bits */
+    x = select16(x > 89.0f, splat(89.0f), x);
+    x = select16(x < -104.5f, splat(-104.5f), x);
+    v16 shifted = x * 1.44269504088896341f + magic;
+    v16 n = shifted - magic;
+    v16 r = x - n * 0.693359375f; /* exact: 10 bits of ln 2 times at most 8 of n */
+    r = r - n * -2.12194440e-4f;
+    v16 q = r * 1.98756912e-4f + 1.39819994e-3f;
+    q = q * r + 8.33345205e-3f;
+    q = q * r + 4.16657962e-2f;
+    q = q * r + 1.66666657e-1f;
+    q = q * r + 0.5f;
+    q = q * (r * r) + r;
+    q = q + 1.0f;
+    i16 power = (i16)shifted - 0x4b400000;
+    i16 half = power >> 1;
+    v16 first = (v16)((half + 127) << 23), second = (v16)((power - half + 127) << 23);
+    return q * first * second;
+}
+
+/* 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3): (1 + tanh u) / 2. */
+FO_VEC_INLINE v16 gelu_sigmoid(v16 x)
+{
+    v16 u2 = x * (1.5957691216057308f + 0.07135481282989536f * (x * x));
+    return 1.0f / (1.0f + exp16(-u2));
+}
+
+FO_VEC_INLINE v16 gelu16(v16 x)
+{
+    return x * gelu_sigmoid(x);
+}
+
+FO_VEC_INLINE v16 gelu_grad16(v16 x)
+{
+    /* Constant beyond: the polynomial must not overflow against a slope of 0. */
+    x = select16(x > 30.0f, splat(30.0f), x);
+    x = select16(x < -30.0f, splat(-30.0f), x);
+    v16 s = gelu_sigmoid(x);
+    return s + x * (s * (1.0f - s)) * (1.5957691216057308f + 0.21406443848968608f * (x * x));
+}
+
+/* Philox 4x32-10 of eight counters; the first word of each. */
+FO_VEC_INLINE u8 random8(uint64_t key, uint64_t stream, l8 index)
+{
+    const uint64_t low = 0xffffffffu;
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    l8 x0 = index & low, x1 = index >> 32;
+    l8 x2 = (l8){0} + (stream & low), x3 = (l8){0} + (stream >> 32);
+    for (int round = 0; round < 10; round++) {
+        l8 p0 = x0 * 0xD2511F53u, p1 = x2 * 0xCD9E8D57u;
+        x0 = (p1 >> 32) ^ x1 ^ (uint64_t)k0;
+        x2 = (p0 >> 32) ^ x3 ^ (uint64_t)k1;
+        x1 = p1 & low;
+        x3 = p0 & low;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return __builtin_convertvector(x0, u8);
+}
+
+/* Uniform numbers of indices index, index + step, ... */
+FO_VEC_INLINE v16 uniform16(uint64_t key, uint64_t stream, uint64_t index, uint64_t step)
+{
+    const l8 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    u8 word[2] = {random8(key, stream, index + lane * step),
+                  random8(key, stream, index + (lane + 8) * step)};
+    u16 all;
+    memcpy(&all, word, sizeof all);
+    return __builtin_convertvector((i16)(all >> 8), v16) * 0x1p-24f;
+}
+
+/* x where kept, scaled, else 0. */
+FO_VEC_INLINE v16 drop16(v16 x, v16 uniform, float p)
+{
+    return select16(uniform >= p, x * (1.0f / (1.0f - p)), (v16){0});
+}
+
+#endif

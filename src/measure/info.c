@@ -1,0 +1,86 @@
+/* What is built in and what the machine has. */
+#include "flashoverlap/info.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "flashoverlap/version.h"
+#include "kernel/kernel.h"
+#include "transport/cores.h"
+#include "transport/transport.h"
+
+#if defined(__clang__)
+#define COMPILER "Clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "GCC " __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+/* Texts printed here come from the tables of this library and need no escaping. */
+
+static int64_t memory_bytes(void)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+static void print_dtypes(const fo_kernel *kernel, const char *quote, FILE *out)
+{
+    bool first = true;
+    for (fo_dtype dtype = FO_F32; dtype <= FO_BF16; dtype++)
+        if (kernel->supports(dtype)) {
+            fprintf(out, "%s%s%s%s", first ? "" : ", ", quote, fo_dtype_name(dtype), quote);
+            first = false;
+        }
+}
+
+static void print_json(FILE *out)
+{
+    fprintf(out,
+            "{\"version\": \"%s\", \"compiler\": \"%s\", \"isa\": \"%s\", \"cores\": %d, "
+            "\"memory_bytes\": %lld,\n \"kernels\": [",
+            FO_VERSION, COMPILER, fo_kernel_at(0)->isa(), fo_transport_cores_count(),
+            (long long)memory_bytes());
+    for (int i = 0; fo_kernel_at(i); i++) {
+        const fo_kernel *kernel = fo_kernel_at(i);
+        fprintf(out, "%s\n  {\"name\": \"%s\", \"isa\": \"%s\", \"dtypes\": [", i ? "," : "",
+                kernel->name, kernel->isa());
+        print_dtypes(kernel, "\"", out);
+        fprintf(out, "], \"about\": \"%s\"}", kernel->about);
+    }
+    fputs("],\n \"transports\": [", out);
+    for (int i = 0; fo_transport_at(i); i++)
+        fprintf(out, "%s\n  {\"name\": \"%s\", \"about\": \"%s\"}", i ? "," : "",
+                fo_transport_at(i)->ops->name, fo_transport_at(i)->about);
+    fputs("]}\n", out);
+}
+
+static void print_text(FILE *out)
+{
+    fprintf(out, "flashoverlap %s, built with %s\n\n", FO_VERSION, COMPILER);
+    fprintf(out, "instruction set  %s\n", fo_kernel_at(0)->isa());
+    fprintf(out, "cores            %d\n", fo_transport_cores_count());
+    fprintf(out, "memory           %.1f GB\n", (double)memory_bytes() * 1e-9);
+    fputs("kernels\n", out);
+    for (int i = 0; fo_kernel_at(i); i++) {
+        const fo_kernel *kernel = fo_kernel_at(i);
+        fprintf(out, "  %-14s %s (", kernel->name, kernel->about);
+        print_dtypes(kernel, "", out);
+        fprintf(out, "; %s)\n", kernel->isa());
+    }
+    fputs("transports\n", out);
+    for (int i = 0; fo_transport_at(i); i++)
+        fprintf(out, "  %-14s %s\n", fo_transport_at(i)->ops->name, fo_transport_at(i)->about);
+}
+
+fo_status fo_info_print(bool json, FILE *out)
+{
+    if (json)
+        print_json(out);
+    else
+        print_text(out);
+    if (fflush(out) || ferror(out))
+        return fo_base_error(FO_IO, "info: the output can't be written");
+    return FO_OK;
+}

@@ -1,0 +1,211 @@
+/* Making a program: the frame around the strategies, and emitting tasks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "flashoverlap/group.h"
+#include "schedule/builder.h"
+
+const fo_ref fo_builder_nowhere = {-1, 0};
+
+int fo_schedule_mod(int value, int ranks)
+{
+    int rest = value % ranks;
+    return rest < 0 ? rest + ranks : rest;
+}
+
+int fo_schedule_gather_shard(int rank, int step, int ranks)
+{
+    return fo_schedule_mod(rank - step, ranks);
+}
+
+int fo_schedule_reduce_shard(int rank, int step, int ranks)
+{
+    return fo_schedule_mod(rank - 1 - step, ranks);
+}
+
+int64_t fo_schedule_sub_begin(int64_t rows, int m, int k, int64_t quantum)
+{
+    int64_t quanta = (rows + quantum - 1) / quantum;
+    int64_t begin = fo_shard_begin(quanta, m, k) * quantum;
+    return begin < rows ? begin : rows;
+}
+
+fo_slice fo_builder_slice(const fo_builder *b, int shard, int sub)
+{
+    int64_t rows = fo_shard_rows(b->desc->rows, b->ranks, shard);
+    int64_t begin = fo_schedule_sub_begin(rows, b->parts, sub, b->desc->quantum);
+    int64_t end = fo_schedule_sub_begin(rows, b->parts, sub + 1, b->desc->quantum);
+    return (fo_slice){.shard = shard,
+                      .sub = sub,
+                      .row = fo_shard_begin(b->desc->rows, b->ranks, shard) + begin,
+                      .rows = end - begin,
+                      .inside = begin};
+}
+
+int fo_builder_at(const fo_builder *b, int step, int sub)
+{
+    return step * b->parts + sub;
+}
+
+static int32_t add_buffer(fo_builder *b, fo_buffer_role role, int64_t rows)
+{
+    b->program->buffers[b->program->buffer_count] = (fo_buffer){role, rows};
+    return b->program->buffer_count++;
+}
+
+void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
+                        int64_t staging)
+{
+    int64_t all = b->desc->rows, own = fo_shard_rows(all, b->ranks, b->rank);
+    b->buffer[FO_BUFFER_SHARD] = add_buffer(b, FO_BUFFER_SHARD, b->gathers ? own : 0);
+    b->buffer[FO_BUFFER_FULL] = add_buffer(b, FO_BUFFER_FULL, b->reduces ? all : 0);
+    b->buffer[FO_BUFFER_GATHERED] = add_buffer(b, FO_BUFFER_GATHERED, b->gathers ? gathered : 0);
+    b->buffer[FO_BUFFER_ACC] = add_buffer(b, FO_BUFFER_ACC, b->reduces ? acc : 0);
+    b->buffer[FO_BUFFER_PARTIAL] = add_buffer(b, FO_BUFFER_PARTIAL, b->reduces ? partial : 0);
+    b->buffer[FO_BUFFER_STAGING] = add_buffer(b, FO_BUFFER_STAGING, b->reduces ? staging : 0);
+    b->buffer[FO_BUFFER_OUTPUT] = add_buffer(b, FO_BUFFER_OUTPUT, b->reduces ? own : all);
+}
+
+fo_ref fo_builder_ref(const fo_builder *b, fo_buffer_role role, int64_t row)
+{
+    return (fo_ref){b->buffer[role], row};
+}
+
+static void *grow(fo_builder *b, void *array, int32_t count, int32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    int32_t larger = *capacity ? *capacity * 2 : 64;
+    void *moved = realloc(array, (size_t)larger * size);
+    if (!moved) {
+        b->status = fo_base_error(FO_NO_MEMORY, "schedule: no memory for %d tasks", (int)larger);
+        return array;
+    }
+    *capacity = larger;
+    return moved;
+}
+
+int32_t fo_builder_emit(fo_builder *b, const fo_task *task)
+{
+    fo_program *p = b->program;
+    if (task->rows <= 0 || b->status != FO_OK)
+        return -1;
+    p->tasks = grow(b, p->tasks, p->task_count, &p->task_capacity, sizeof *p->tasks);
+    if (b->status != FO_OK)
+        return -1;
+    p->tasks[p->task_count] = *task;
+    p->tasks[p->task_count].dep_first = p->dep_count;
+    p->tasks[p->task_count].dep_count = 0;
+    return p->task_count++;
+}
+
+void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
+{
+    fo_program *p = b->program;
+    if (producer < 0 || b->status != FO_OK)
+        return;
+    p->deps = grow(b, p->deps, p->dep_count, &p->dep_capacity, sizeof *p->deps);
+    if (b->status != FO_OK)
+        return;
+    p->deps[p->dep_count++] = (fo_dep){producer, mode};
+    p->tasks[p->task_count - 1].dep_count++;
+}
+
+static int default_parts(const fo_builder *b)
+{
+    if (!b->second)
+        return 1; /* streaming already cuts a slice into messages */
+    int64_t quanta = (b->widest + b->desc->quantum - 1) / b->desc->quantum;
+    return quanta < 1 ? 1 : quanta > 16 ? 16 : (int)quanta;
+}
+
+static int parts_of(const fo_builder *b)
+{
+    fo_strategy s = b->desc->strategy;
+    if (s.kind == FO_STRATEGY_NONE || s.kind == FO_STRATEGY_RING)
+        return 1;
+    if (s.kind == FO_STRATEGY_SLICE)
+        return s.parts ? s.parts : 4;
+    return s.parts ? s.parts : default_parts(b);
+}
+
+static fo_status check_desc(const fo_schedule_desc *d, int rank)
+{
+    if (d->ranks < 1 || rank < 0 || rank >= d->ranks)
+        return fo_base_error(FO_INVALID, "schedule: rank %d of %d ranks, expected 0 <= rank < ranks",
+                             rank, d->ranks);
+    if (d->rows < 0 || d->quantum < 1 || d->stream_rows < 1)
+        return fo_base_error(FO_INVALID,
+                             "schedule: rows %lld, quantum %lld, message rows %lld, expected at least "
+                             "0, 1 and 1",
+                             (long long)d->rows, (long long)d->quantum, (long long)d->stream_rows);
+    if ((unsigned)d->pattern > FO_PATTERN_JOINT || (unsigned)d->strategy.kind > FO_STRATEGY_DIRECT)
+        return fo_base_error(FO_INVALID, "schedule: pattern %d with strategy %d is unknown",
+                             (int)d->pattern, (int)d->strategy.kind);
+    return FO_OK;
+}
+
+static void build(fo_builder *b)
+{
+    switch (b->desc->strategy.kind) {
+    case FO_STRATEGY_NONE: fo_builder_none(b); break;
+    case FO_STRATEGY_SLICE: fo_builder_slices(b); break;
+    case FO_STRATEGY_RING: fo_builder_ring(b); break;
+    case FO_STRATEGY_FLASH: fo_builder_flash(b); break;
+    case FO_STRATEGY_DIRECT: fo_builder_direct(b); break;
+    }
+}
+
+fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program **out)
+{
+    *out = NULL;
+    fo_status status = check_desc(desc, rank);
+    if (status != FO_OK)
+        return status;
+    fo_builder b = {.desc = desc,
+                    .ranks = desc->ranks,
+                    .rank = rank,
+                    .gathers = desc->pattern != FO_PATTERN_REDUCE,
+                    .reduces = desc->pattern == FO_PATTERN_REDUCE || desc->pattern == FO_PATTERN_JOINT,
+                    .second = desc->pattern == FO_PATTERN_GATHER2 || desc->pattern == FO_PATTERN_JOINT,
+                    .widest = fo_shard_rows(desc->rows, desc->ranks, 0)};
+    b.parts = parts_of(&b);
+    size_t cells = (size_t)desc->ranks * (size_t)b.parts;
+    int32_t *tables = malloc(cells * 7 * sizeof *tables);
+    b.program = calloc(1, sizeof *b.program);
+    if (b.program)
+        b.program->buffers = calloc(FO_BUFFER_ROLES, sizeof *b.program->buffers);
+    if (!tables || !b.program || !b.program->buffers) {
+        free(tables);
+        fo_schedule_free(b.program);
+        return fo_base_error(FO_NO_MEMORY, "schedule: no memory for a program");
+    }
+    memset(tables, 0xff, cells * 7 * sizeof *tables); /* all -1 */
+    int32_t **names[7] = {&b.g_recv, &b.g_send, &b.r_recv, &b.r_send, &b.first, &b.wgrad, &b.add};
+    for (int i = 0; i < 7; i++)
+        *names[i] = tables + (size_t)i * cells;
+    b.program->ranks = desc->ranks;
+    b.program->rank = rank;
+    b.program->rows = desc->rows;
+    b.program->stream_rows = desc->stream_rows;
+    b.program->pattern = desc->pattern;
+    build(&b);
+    free(tables);
+    if (b.status != FO_OK) {
+        fo_schedule_free(b.program);
+        return b.status;
+    }
+    *out = b.program;
+    return FO_OK;
+}
+
+void fo_schedule_free(fo_program *program)
+{
+    if (!program)
+        return;
+    free(program->buffers);
+    free(program->tasks);
+    free(program->deps);
+    free(program);
+}

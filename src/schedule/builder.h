@@ -1,0 +1,70 @@
+/* What the builders of this room share: slices, emitting tasks, tables of what was emitted. */
+#ifndef FO_SCHEDULE_BUILDER_H
+#define FO_SCHEDULE_BUILDER_H
+
+#include <stdbool.h>
+
+#include "schedule/program.h"
+
+/* Slots of a ring's staging: one being read, one being filled, one to spare. */
+enum { FO_RING_SLOTS = 3 };
+
+typedef struct fo_builder {
+    const fo_schedule_desc *desc;
+    int ranks, rank;
+    int parts;           /* sub-slices a shard */
+    bool gathers;        /* input rows travel on channel 0 */
+    bool reduces;        /* partial sums travel on channel 1 */
+    bool second;         /* there is a second computation (wgrad) */
+    int64_t widest;      /* rows of the largest shard */
+    int32_t buffer[FO_BUFFER_ROLES];
+    fo_program *program;
+    fo_status status;
+    /* index of the task of (step, sub), -1: none */
+    int32_t *g_recv, *g_send, *r_recv, *r_send, *first, *wgrad, *add;
+} fo_builder;
+
+/* A slice: sub-slice `sub` of shard `shard`. */
+typedef struct fo_slice {
+    int shard, sub;
+    int64_t row, rows; /* global */
+    int64_t inside;    /* first row inside its shard */
+} fo_slice;
+
+/* ---- pattern: who computes and sends what at which step (arithmetic only) ---- */
+int fo_schedule_mod(int value, int ranks);
+/* Shard computed at step i: all-gather order r, r-1, ...; reduce-scatter order r-1, r-2, ..., r. */
+int fo_schedule_gather_shard(int rank, int step, int ranks);
+int fo_schedule_reduce_shard(int rank, int step, int ranks);
+fo_slice fo_builder_slice(const fo_builder *b, int shard, int sub);
+int fo_builder_at(const fo_builder *b, int step, int sub);
+
+/* ---- emitting; an empty slice emits nothing and gives -1 ---- */
+void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
+                        int64_t staging);
+int32_t fo_builder_emit(fo_builder *b, const fo_task *task);
+/* Adds a dependency of the task emitted last; a producer of -1 is ignored. */
+void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
+fo_ref fo_builder_ref(const fo_builder *b, fo_buffer_role role, int64_t row);
+extern const fo_ref fo_builder_nowhere;
+
+/* ---- strategies: each writes the whole program of b->rank ---- */
+void fo_builder_none(fo_builder *b);   /* bulk.c */
+void fo_builder_slices(fo_builder *b); /* bulk.c */
+void fo_builder_ring(fo_builder *b);   /* ring.c */
+void fo_builder_flash(fo_builder *b);  /* flash.c */
+void fo_builder_direct(fo_builder *b); /* direct.c */
+
+/* ---- pieces shared by strategies (pieces.c) ---- */
+/* Receives of the gathered shard of step `step` (>= 1) and the sending on of step `step`'s shard. */
+int32_t fo_builder_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at);
+int32_t fo_builder_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at);
+/* First computation of a gather pattern / second computation on the gathered rows of a step. `at`: row
+ * inside GATHERED. */
+int32_t fo_builder_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at);
+/* First computation of a reduce pattern, into `out`, adding `add`. */
+int32_t fo_builder_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out);
+int32_t fo_builder_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at);
+int32_t fo_builder_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at);
+
+#endif

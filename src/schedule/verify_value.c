@@ -1,0 +1,273 @@
+/* Every result is what it should be: the programs are run on symbols, in an order in which they can run.
+ *
+ * The symbol of rows of a partial sum is the run of ranks that contributed, in order: (first, count).
+ * Adding appends: first + count must be the next contributor, so that shard j ends as j+1, ..., j and
+ * nothing else. The symbol of gathered rows is which rows they are (buffer row minus global row). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "flashoverlap/group.h"
+#include "schedule/verify.h"
+
+/* Rows [begin, end) of a buffer and what they hold. */
+typedef struct span {
+    int64_t begin, end;
+    int64_t shift; /* buffer row minus global row */
+    int first, count; /* contributors; count 0: gathered input, count < 0: a finished gather output */
+} span;
+
+typedef struct content {
+    span *spans;
+    int32_t count, capacity;
+} content;
+
+typedef struct symbols {
+    const fo_check *c;
+    content *buffers; /* [rank * FO_BUFFER_ROLES + buffer] */
+    int64_t *wgrad_next; /* per rank: rows of the second computation done, in its order */
+    bool failed;
+} symbols;
+
+static content *at(symbols *s, int rank, int32_t buffer)
+{
+    return &s->buffers[(size_t)rank * FO_BUFFER_ROLES + (size_t)buffer];
+}
+
+static void push(symbols *s, content *b, span v)
+{
+    if (v.begin >= v.end)
+        return;
+    if (b->count == b->capacity) {
+        int32_t larger = b->capacity ? 2 * b->capacity : 8;
+        span *moved = realloc(b->spans, (size_t)larger * sizeof *moved);
+        if (!moved) {
+            s->failed = true;
+            return;
+        }
+        b->spans = moved;
+        b->capacity = larger;
+    }
+    b->spans[b->count++] = v;
+}
+
+static void write_span(symbols *s, content *b, span v)
+{
+    for (int32_t i = 0; i < b->count; i++) {
+        span old = b->spans[i];
+        if (old.end <= v.begin || v.end <= old.begin)
+            continue;
+        b->spans[i--] = b->spans[--b->count];
+        span left = old, right = old;
+        left.end = v.begin;
+        right.begin = v.end;
+        push(s, b, left);
+        push(s, b, right);
+    }
+    push(s, b, v);
+}
+
+/* The one symbol of rows [begin, begin + rows); false when they hold several or nothing. */
+static bool read_span(const content *b, int64_t begin, int64_t rows, span *out)
+{
+    int64_t covered = 0;
+    for (int32_t i = 0; i < b->count; i++) {
+        span v = b->spans[i];
+        int64_t low = v.begin > begin ? v.begin : begin;
+        int64_t high = v.end < begin + rows ? v.end : begin + rows;
+        if (low >= high)
+            continue;
+        if (covered && (v.shift != out->shift || v.first != out->first || v.count != out->count))
+            return false;
+        *out = v;
+        covered += high - low;
+    }
+    return covered == rows;
+}
+
+static bool input_role(fo_buffer_role role)
+{
+    return role == FO_BUFFER_SHARD || role == FO_BUFFER_FULL || role == FO_BUFFER_GATHERED;
+}
+
+/* What a task reads through `ref`, checked to be its own global rows. */
+static bool read_ref(symbols *s, int rank, const fo_task *task, fo_ref ref, span *out)
+{
+    return read_span(at(s, rank, ref.buffer), ref.row, task->rows, out) &&
+           out->shift == ref.row - task->row;
+}
+
+/* Appends `later` to the run `*sum`. */
+static bool append(const fo_check *c, span *sum, span later)
+{
+    if (sum->count < 1 || later.count < 1 || sum->count + later.count > c->ranks ||
+        (sum->first + sum->count) % c->ranks != later.first)
+        return false;
+    sum->count += later.count;
+    return true;
+}
+
+static fo_status write_result(symbols *s, int32_t node, int rank, const fo_task *task, span value)
+{
+    const fo_program *p = s->c->programs[rank];
+    content *b = at(s, rank, task->out.buffer);
+    bool output = p->buffers[task->out.buffer].role == FO_BUFFER_OUTPUT;
+    if (output)
+        for (int32_t i = 0; i < b->count; i++)
+            if (b->spans[i].begin < task->out.row + task->rows && task->out.row < b->spans[i].end)
+                return fo_check_broken(s->c, node, "it writes a result row a second time");
+    value.begin = task->out.row;
+    value.end = task->out.row + task->rows;
+    value.shift = task->out.row - task->row;
+    write_span(s, b, value);
+    return FO_OK;
+}
+
+/* The second computation takes shard r, then r-1, ...; inside a shard row after row. */
+static fo_status second_computation(symbols *s, int32_t node, int rank, const fo_task *task)
+{
+    int64_t *done = &s->wgrad_next[rank], seen = 0;
+    for (int i = 0; i < s->c->ranks; i++) {
+        int shard = (rank - i + s->c->ranks) % s->c->ranks;
+        int64_t begin = fo_shard_begin(s->c->programs[rank]->rows, s->c->ranks, shard);
+        int64_t rows = fo_shard_rows(s->c->programs[rank]->rows, s->c->ranks, shard);
+        if (*done < seen + rows) {
+            if (task->row != begin + *done - seen || task->row + task->rows > begin + rows)
+                return fo_check_broken(s->c, node, "the second computation is out of order");
+            *done += task->rows;
+            return FO_OK;
+        }
+        seen += rows;
+    }
+    return fo_check_broken(s->c, node, "the second computation takes rows twice");
+}
+
+static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task)
+{
+    const fo_check *c = s->c;
+    span in, add;
+    if (!read_ref(s, rank, task, task->in, &in) || in.count != 0)
+        return fo_check_broken(c, node, "its input does not hold the rows it computes on");
+    if (task->slot == 1)
+        return second_computation(s, node, rank, task);
+    fo_pattern pattern = c->programs[rank]->pattern;
+    if (pattern == FO_PATTERN_GATHER || pattern == FO_PATTERN_GATHER2) {
+        span value = {.count = -1};
+        return write_result(s, node, rank, task, value);
+    }
+    span value = {.first = rank, .count = 1};
+    if (task->add.buffer >= 0) {
+        if (!read_ref(s, rank, task, task->add, &add) || !append(c, &add, value))
+            return fo_check_broken(c, node, "it adds contributions out of order, twice or of other rows");
+        value = add;
+    }
+    return write_result(s, node, rank, task, value);
+}
+
+/* The owner's local partial waits while the sum of the others arrives: the arriving run comes first. */
+static fo_status add(symbols *s, int32_t node, int rank, const fo_task *task)
+{
+    span a, b;
+    bool ok = read_ref(s, rank, task, task->in, &a) && read_ref(s, rank, task, task->add, &b);
+    span forward = a, backward = b;
+    if (ok && append(s->c, &forward, b))
+        return write_result(s, node, rank, task, forward);
+    if (ok && append(s->c, &backward, a))
+        return write_result(s, node, rank, task, backward);
+    return fo_check_broken(s->c, node, "it adds contributions out of order, twice or of other rows");
+}
+
+static fo_status move(symbols *s, int32_t node, int rank, const fo_task *task)
+{
+    const fo_check *c = s->c;
+    span value;
+    if (task->kind == FO_TASK_COPY) {
+        if (!read_ref(s, rank, task, task->in, &value))
+            return fo_check_broken(c, node, "it copies rows that are not there");
+        return write_result(s, node, rank, task, value);
+    }
+    /* RECV: what the partner sends; it was checked that the send can have ended */
+    int32_t partner = c->partner[node];
+    const fo_task *send = fo_check_task(c, partner);
+    if (!read_ref(s, fo_check_rank(c, partner), send, send->in, &value))
+        return fo_check_broken(c, partner, "it sends rows that are not there");
+    fo_buffer_role from = c->programs[fo_check_rank(c, partner)]->buffers[send->in.buffer].role;
+    fo_buffer_role to = c->programs[rank]->buffers[task->out.buffer].role;
+    if (input_role(from) != input_role(to))
+        return fo_check_broken(c, node, "it receives partial sums as input or input as partial sums");
+    return write_result(s, node, rank, task, value);
+}
+
+static void start_inputs(symbols *s)
+{
+    for (int r = 0; r < s->c->ranks; r++) {
+        const fo_program *p = s->c->programs[r];
+        for (int32_t b = 0; b < p->buffer_count; b++) {
+            span all = {.begin = 0, .end = p->buffers[b].rows};
+            if (p->buffers[b].role == FO_BUFFER_SHARD)
+                all.shift = -fo_shard_begin(p->rows, s->c->ranks, r);
+            if (p->buffers[b].role == FO_BUFFER_SHARD || p->buffers[b].role == FO_BUFFER_FULL)
+                push(s, at(s, r, b), all);
+        }
+    }
+}
+
+static fo_status check_outputs(symbols *s)
+{
+    for (int r = 0; r < s->c->ranks; r++) {
+        const fo_program *p = s->c->programs[r];
+        bool gather = p->pattern == FO_PATTERN_GATHER || p->pattern == FO_PATTERN_GATHER2;
+        bool second = p->pattern == FO_PATTERN_GATHER2 || p->pattern == FO_PATTERN_JOINT;
+        int64_t rows = gather ? p->rows : fo_shard_rows(p->rows, s->c->ranks, r);
+        for (int32_t b = 0; b < p->buffer_count; b++) {
+            span v = {0};
+            if (p->buffers[b].role != FO_BUFFER_OUTPUT || !rows)
+                continue;
+            if (!read_span(at(s, r, b), 0, rows, &v) ||
+                (!gather && (v.count != s->c->ranks || v.first != (r + 1) % s->c->ranks)))
+                return fo_base_error(FO_SCHEDULE,
+                                     "rank %d: a result row is missing or lacks a rank's contribution", r);
+        }
+        if (second && s->wgrad_next[r] != p->rows)
+            return fo_base_error(FO_SCHEDULE, "rank %d: the second computation took %lld of %lld rows", r,
+                                 (long long)s->wgrad_next[r], (long long)p->rows);
+    }
+    return FO_OK;
+}
+
+static fo_status run(symbols *s)
+{
+    fo_status status = FO_OK;
+    for (int32_t i = 0; status == FO_OK && i < s->c->count; i++) {
+        int32_t node = s->c->order[i];
+        int rank = fo_check_rank(s->c, node);
+        const fo_task *task = fo_check_task(s->c, node);
+        if (task->kind == FO_TASK_COMPUTE)
+            status = compute(s, node, rank, task);
+        else if (task->kind == FO_TASK_ADD)
+            status = add(s, node, rank, task);
+        else if (task->kind != FO_TASK_SEND)
+            status = move(s, node, rank, task);
+    }
+    return status == FO_OK ? check_outputs(s) : status;
+}
+
+fo_status fo_check_values(const fo_check *c)
+{
+    symbols s = {.c = c};
+    size_t buffers = (size_t)c->ranks * FO_BUFFER_ROLES;
+    s.buffers = calloc(buffers, sizeof *s.buffers);
+    s.wgrad_next = calloc((size_t)c->ranks, sizeof *s.wgrad_next);
+    fo_status status = FO_NO_MEMORY;
+    if (s.buffers && s.wgrad_next) {
+        start_inputs(&s);
+        status = run(&s);
+    }
+    if (s.failed || !s.buffers || !s.wgrad_next)
+        status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
+    for (size_t b = 0; s.buffers && b < buffers; b++)
+        free(s.buffers[b].spans);
+    free(s.buffers);
+    free(s.wgrad_next);
+    return status;
+}

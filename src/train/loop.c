@@ -1,0 +1,232 @@
+/* The whole run: start the group, take the steps, evaluate, save, stop when asked to. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "train/train.h"
+
+/* One rank's run. */
+typedef struct run {
+    fo_train_worker worker;
+    double peak;      /* FLOP/s of all ranks */
+    int64_t begin_ns; /* of the first step */
+    int64_t step;     /* the last one taken */
+    double loss, val_loss;
+    /* rank 0: of every step */
+    double *step_ms, *exposed_ms;
+    int64_t count, capacity;
+    bool filled; /* the result is where the caller sees it */
+} run;
+
+static bool first_rank(const run *r)
+{
+    return fo_group_rank(r->worker.group) == 0;
+}
+
+/* ---- figures ---------------------------------------------------------------------------------------- */
+
+static fo_train_figures figures_of(const run *r, double step_ms)
+{
+    const fo_train_options *o = &r->worker.job->options;
+    double tokens = (double)(o->batch * o->context * o->accumulate);
+    fo_train_figures f = {.tokens_per_s = step_ms > 0 ? tokens / (step_ms * 1e-3) : 0, .mfu = NAN};
+    if (r->peak > 0)
+        f.mfu = fo_model_flops_per_token(&r->worker.config) * f.tokens_per_s / r->peak;
+    return f;
+}
+
+static fo_status remember(run *r, const fo_train_values *values)
+{
+    if (r->count == r->capacity) {
+        int64_t capacity = r->capacity ? 2 * r->capacity : 1024;
+        double *step_ms = realloc(r->step_ms, (size_t)capacity * sizeof *step_ms);
+        if (step_ms)
+            r->step_ms = step_ms;
+        double *exposed_ms = realloc(r->exposed_ms, (size_t)capacity * sizeof *exposed_ms);
+        if (exposed_ms)
+            r->exposed_ms = exposed_ms;
+        if (!step_ms || !exposed_ms)
+            return fo_base_error(FO_NO_MEMORY, "no memory for the times of %" PRId64 " steps", capacity);
+        r->capacity = capacity;
+    }
+    r->step_ms[r->count] = values->step_ms;
+    r->exposed_ms[r->count++] = values->exposed_ms;
+    return FO_OK;
+}
+
+/* Rank 0 says what a step came to. */
+static fo_status report_step(run *r, const fo_train_values *values)
+{
+    const fo_train_job *job = r->worker.job;
+    int64_t taken = values->step - job->done, left = job->options.steps - values->step;
+    double elapsed_s = (double)(fo_base_clock_ns() - r->begin_ns) * 1e-9;
+    fo_train_figures figures = figures_of(r, values->step_ms);
+    fo_train_progress_step(job, values, &figures, elapsed_s / (double)taken * (double)left);
+    fo_status status = remember(r, values);
+    return status == FO_OK ? fo_train_log_step(job, values, &figures) : status;
+}
+
+/* Medians leave the first step out, which warms up, unless it is the only one. */
+static void fill_result(run *r)
+{
+    int64_t skip = r->count > 1;
+    if (r->filled || !first_rank(r))
+        return;
+    r->filled = true;
+    fo_train_result *result = &r->worker.job->shared->result;
+    result->step = r->step;
+    result->loss = r->loss;
+    result->val_loss = r->val_loss;
+    result->step_ms = fo_train_median(r->step_ms + skip, r->count - skip);
+    result->exposed_ms = fo_train_median(r->exposed_ms + skip, r->count - skip);
+    fo_train_figures figures = figures_of(r, result->step_ms);
+    result->tokens_per_s = figures.tokens_per_s;
+    result->mfu = figures.mfu;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------ */
+
+static fo_status evaluate(run *r)
+{
+    fo_status status = fo_train_evaluate(&r->worker, &r->val_loss);
+    if (status != FO_OK || !first_rank(r))
+        return status;
+    fo_train_progress_evaluation(r->worker.job, r->step, r->val_loss);
+    return fo_train_log_evaluation(r->worker.job, r->step, r->val_loss);
+}
+
+static fo_status save(run *r)
+{
+    fo_status status = fo_train_save(&r->worker, r->step);
+    if (status == FO_OK && first_rank(r))
+        fo_train_progress_saved(r->worker.job, r->step);
+    return status;
+}
+
+/* All ranks stop for the same reason: the caller gets the sentence from memory it shares with rank 0, and
+ * no rank leaves before it is there. */
+static fo_status stop(run *r, fo_status why)
+{
+    char sentence[sizeof r->worker.job->shared->sentence];
+    snprintf(sentence, sizeof sentence, "%s", fo_last_error());
+    if (first_rank(r)) {
+        memcpy(r->worker.job->shared->sentence, sentence, sizeof sentence);
+        r->worker.job->shared->stop = why;
+    }
+    fill_result(r);
+    fo_group_barrier(r->worker.group);
+    return fo_base_error(why, "%s", sentence);
+}
+
+static fo_status stop_interrupted(run *r)
+{
+    const fo_train_options *o = &r->worker.job->options;
+    if (o->out)
+        fo_base_error(FO_INTERRUPTED,
+                      "interrupted after step %" PRId64 " of %" PRId64 ": the state is saved in "
+                      "%s/step-%08" PRId64 "; go on with --resume %s",
+                      r->step, o->steps, o->out, r->step, o->out);
+    else
+        fo_base_error(FO_INTERRUPTED,
+                      "interrupted after step %" PRId64 " of %" PRId64 ": nothing is saved, as no "
+                      "directory was given; use --out next time",
+                      r->step, o->steps);
+    return stop(r, FO_INTERRUPTED);
+}
+
+/* What follows a step: words, evaluation, checkpoint, the end. */
+static fo_status after_step(run *r, const fo_train_values *values)
+{
+    const fo_train_options *o = &r->worker.job->options;
+    bool last = r->step == o->steps;
+    bool evaluates = o->eval_every > 0 && (last || r->step % o->eval_every == 0);
+    bool saves = o->save_every > 0 && r->step % o->save_every == 0;
+    fo_status status = first_rank(r) ? report_step(r, values) : FO_OK;
+    if (status == FO_OK && evaluates && !values->interrupted)
+        status = evaluate(r);
+    if (status == FO_OK && o->out && (last || saves || values->interrupted))
+        status = save(r);
+    if (status == FO_OK && values->interrupted && !last)
+        status = stop_interrupted(r);
+    return status;
+}
+
+static fo_status take_steps(run *r)
+{
+    const fo_train_job *job = r->worker.job;
+    fo_status status = FO_OK;
+    r->begin_ns = fo_base_clock_ns();
+    for (int64_t step = job->done + 1; status == FO_OK && step <= job->options.steps; step++) {
+        fo_train_values values;
+        status = fo_train_step(&r->worker, step, &values);
+        if (status == FO_NUMERIC)
+            return stop(r, status);
+        if (status != FO_OK)
+            return status;
+        r->step = step;
+        r->loss = values.loss;
+        status = after_step(r, &values);
+    }
+    return status;
+}
+
+static fo_status train_rank(fo_group *group, void *arg)
+{
+    const fo_train_job *job = arg;
+    run r = {.step = job->done, .loss = NAN, .val_loss = NAN};
+    fo_status status = fo_train_worker_open(job, group, NULL, &r.worker);
+    if (status != FO_OK)
+        return status;
+    if (job->done || job->resume[0])
+        status = fo_train_load(group, &r.worker.config, r.worker.model, job->resume, true);
+    if (status == FO_OK)
+        status = fo_train_peak(group, job->config.dtype, &r.peak);
+    if (status == FO_OK)
+        status = fo_train_link(job, group);
+    if (status == FO_OK && first_rank(&r))
+        fo_train_progress_head(&r.worker, r.peak);
+    if (status == FO_OK)
+        status = take_steps(&r);
+    fill_result(&r);
+    free(r.step_ms);
+    free(r.exposed_ms);
+    fo_train_worker_close(&r.worker);
+    return status;
+}
+
+/* ---- the call --------------------------------------------------------------------------------------- */
+
+static fo_status run_job(fo_train_job *job, fo_train_result *result)
+{
+    fo_train_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return fo_base_error(FO_NO_MEMORY, "no shared memory of %zu bytes for the result (%s)",
+                             sizeof *shared, strerror(errno));
+    job->shared = shared;
+    shared->result = (fo_train_result){.step = job->done, .loss = NAN, .val_loss = NAN};
+    if (job->progress)
+        fflush(job->progress);
+    fo_status status = fo_group_run(&job->options.group, train_rank, job);
+    if (status != FO_OK && shared->stop != FO_OK)
+        status = fo_base_error(shared->stop, "%s", shared->sentence);
+    if (result)
+        *result = shared->result;
+    munmap(shared, sizeof *shared);
+    return status;
+}
+
+fo_status fo_train_run(const fo_train_options *options, fo_train_result *result)
+{
+    fo_train_job job;
+    fo_status status = fo_train_job_open(options, &job);
+    if (status == FO_OK)
+        status = run_job(&job, result);
+    fo_train_job_close(&job);
+    return status;
+}
