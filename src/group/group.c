@@ -31,7 +31,8 @@ typedef struct group_start {
     void *arg;
 } group_start;
 
-/* ---- starting ----------------------------------------------------------------------------------------- */
+/* ---- starting
+ * ----------------------------------------------------------------------------------------- */
 
 static fo_status unknown_transport(const char *name)
 {
@@ -128,7 +129,8 @@ fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, 
     return status;
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------ */
+/* ---- questions
+ * ------------------------------------------------------------------------------------------ */
 
 int fo_group_rank(const fo_group *group)
 {
@@ -194,7 +196,8 @@ void fo_group_free(fo_group *group, void *memory)
     group->outer->ops->free(group->outer, memory);
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------ */
+/* ---- collectives
+ * ------------------------------------------------------------------------------------------ */
 
 /* A collective that one rank has given up is over for all of them: its requests are abandoned. */
 static fo_status give_up(fo_group *group, fo_status status)
@@ -216,8 +219,8 @@ static fo_status exchange(fo_group *group, const void *mine, size_t bytes, char 
                                    all + (size_t)peer * bytes, bytes);
     }
     for (int step = 1; step < size && status == FO_OK; step++)
-        status = inner->ops->isend(inner, &group->requests[size + step], (inner->rank + step) % size,
-                                   tag, mine, bytes, 0);
+        status = inner->ops->isend(inner, &group->requests[size + step],
+                                   (inner->rank + step) % size, tag, mine, bytes, 0);
     for (int i = 1; i < 2 * size && status == FO_OK; i++)
         if (i != size)
             status = fo_transport_wait_request(inner, &group->requests[i], "allgather");
@@ -244,9 +247,11 @@ fo_status fo_group_barrier(fo_group *group)
     fo_status status = inner->ops->progress(inner);
     uint32_t tag = FO_GROUP_FIRST_OWN_TAG + TAG_BARRIER;
     for (int distance = 1; distance < size && status == FO_OK; distance *= 2, tag++) {
-        status = inner->ops->irecv(inner, receive, (inner->rank + size - distance) % size, tag, NULL, 0);
+        status =
+            inner->ops->irecv(inner, receive, (inner->rank + size - distance) % size, tag, NULL, 0);
         if (status == FO_OK)
-            status = inner->ops->isend(inner, send, (inner->rank + distance) % size, tag, NULL, 0, 0);
+            status =
+                inner->ops->isend(inner, send, (inner->rank + distance) % size, tag, NULL, 0, 0);
         if (status == FO_OK)
             status = fo_transport_wait_request(inner, receive, "barrier");
         if (status == FO_OK)
@@ -261,5 +266,6 @@ fo_status fo_group_set_link(fo_group *group, const fo_link *link)
     if (status != FO_OK)
         return status;
     group->link = *link;
-    return fo_group_barrier(group); /* nobody sends by the new link to one that knows only the old */
+    return fo_group_barrier(
+        group); /* nobody sends by the new link to one that knows only the old */
 }

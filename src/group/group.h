@@ -13,8 +13,8 @@
 fo_endpoint *fo_group_endpoint(fo_group *group);
 /* The kernels the group was started with. */
 const fo_kernel *fo_group_kernel_ops(const fo_group *group);
-/* The first of `count` tags in a row, not handed out before; the same on every rank that asks for the
- * same counts in the same order. */
+/* The first of `count` tags in a row, not handed out before; the same on every rank that asks for
+ * the same counts in the same order. */
 uint32_t fo_group_next_tag(fo_group *group, uint32_t count);
 
 #endif

@@ -112,6 +112,16 @@ void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
     p->tasks[p->task_count - 1].dep_count++;
 }
 
+void fo_builder_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode)
+{
+    bool found = false;
+    for (int old = step - FO_RING_SLOTS; old >= 0 && !found; old -= FO_RING_SLOTS)
+        for (int k = 0; k < b->parts; k++) {
+            fo_builder_dep(b, table[fo_builder_at(b, old, k)], mode);
+            found = found || table[fo_builder_at(b, old, k)] >= 0;
+        }
+}
+
 static int default_parts(const fo_builder *b)
 {
     if (!b->second)

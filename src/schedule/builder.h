@@ -45,6 +45,9 @@ void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t pa
 int32_t fo_builder_emit(fo_builder *b, const fo_task *task);
 /* Adds a dependency of the task emitted last; a producer of -1 is ignored. */
 void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
+/* Depends on the tasks of `table` that used the ring slot of step `step` last: those of step - 3, or, where
+ * that slice was empty, the nearest before. */
+void fo_builder_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode);
 fo_ref fo_builder_ref(const fo_builder *b, fo_buffer_role role, int64_t row);
 extern const fo_ref fo_builder_nowhere;
 

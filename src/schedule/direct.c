@@ -14,10 +14,8 @@ static void gather_transfers(fo_builder *b, int step)
         int from = fo_schedule_mod(b->rank - step, b->ranks);
         if (fo_builder_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
             continue;
-        for (int old = 0; step - FO_RING_SLOTS >= 1 && old < b->parts; old++) {
-            fo_builder_dep(b, b->first[fo_builder_at(b, step - FO_RING_SLOTS, old)], FO_DEP_SPACE);
-            fo_builder_dep(b, b->wgrad[fo_builder_at(b, step - FO_RING_SLOTS, old)], FO_DEP_SPACE);
-        }
+        fo_builder_dep_slot(b, b->first, step, FO_DEP_SPACE);
+        fo_builder_dep_slot(b, b->wgrad, step, FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
         fo_builder_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
@@ -85,8 +83,8 @@ static void reduce_compute(fo_builder *b, int step, int k)
         fo_builder_dep(b, b->r_recv[fo_builder_at(b, 0, k)], FO_DEP_ROWS);
     if (last && b->ranks > 2)
         fo_builder_dep(b, b->add[fo_builder_at(b, b->ranks - 2, k)], FO_DEP_DONE);
-    for (int old = 0; !last && step >= FO_RING_SLOTS && old < b->parts; old++)
-        fo_builder_dep(b, b->r_send[fo_builder_at(b, step - FO_RING_SLOTS, old)], FO_DEP_DONE);
+    if (!last)
+        fo_builder_dep_slot(b, b->r_send, step, FO_DEP_DONE);
     if (!last && fo_builder_reduce_send(b, step, k, owner, slot_row(b, step)) >= 0)
         fo_builder_dep(b, compute, FO_DEP_ROWS);
 }

@@ -23,12 +23,9 @@ static void gather_step(fo_builder *b, int step)
         fo_builder_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
         if (b->g_recv[fo_builder_at(b, step + 1, k)] < 0)
             continue;
-        for (int old = 0; step + 1 - FO_RING_SLOTS >= 1 && old < b->parts; old++) {
-            int at = fo_builder_at(b, step + 1 - FO_RING_SLOTS, old);
-            fo_builder_dep(b, b->first[at], FO_DEP_SPACE);
-            fo_builder_dep(b, b->wgrad[at], FO_DEP_SPACE);
-            fo_builder_dep(b, b->g_send[at], FO_DEP_SPACE);
-        }
+        fo_builder_dep_slot(b, b->first, step + 1, FO_DEP_SPACE);
+        fo_builder_dep_slot(b, b->wgrad, step + 1, FO_DEP_SPACE);
+        fo_builder_dep_slot(b, b->g_send, step + 1, FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
         if (fo_builder_gather_send(b, step, k, right, slot_row(b, step)) >= 0)
@@ -46,10 +43,8 @@ static void reduce_recvs(fo_builder *b, int step)
     int left = fo_schedule_mod(b->rank - 1, b->ranks);
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     for (int k = 0; step >= 1 && k < b->parts; k++) {
-        if (fo_builder_reduce_recv(b, step, k, shard, left, slot_row(b, step)) < 0)
-            continue;
-        for (int old = 0; step - FO_RING_SLOTS >= 1 && old < b->parts; old++)
-            fo_builder_dep(b, b->first[fo_builder_at(b, step - FO_RING_SLOTS, old)], FO_DEP_SPACE);
+        if (fo_builder_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
+            fo_builder_dep_slot(b, b->first, step, FO_DEP_SPACE);
     }
 }
 
@@ -66,8 +61,8 @@ static void reduce_compute(fo_builder *b, int step, int k)
     if (compute < 0)
         return;
     fo_builder_dep(b, b->r_recv[fo_builder_at(b, step, k)], FO_DEP_ROWS);
-    for (int old = 0; !last && step >= FO_RING_SLOTS && old < b->parts; old++)
-        fo_builder_dep(b, b->r_send[fo_builder_at(b, step - FO_RING_SLOTS, old)], FO_DEP_DONE);
+    if (!last)
+        fo_builder_dep_slot(b, b->r_send, step, FO_DEP_DONE);
     if (!last && fo_builder_reduce_send(b, step, k, right, slot_row(b, step)) >= 0)
         fo_builder_dep(b, compute, FO_DEP_ROWS);
 }

@@ -160,9 +160,9 @@ static fo_status check_all(fo_check *c)
     if (status == FO_OK)
         status = fo_check_matching(c);
     if (status == FO_OK)
-        status = fo_check_deadlock(c, 0);
-    if (status == FO_OK)
         status = fo_check_deadlock(c, 1);
+    if (status == FO_OK)
+        status = fo_check_deadlock(c, 0); /* its order is the one in which slots are reused */
     if (status == FO_OK)
         status = fo_check_hazards(c);
     if (status == FO_OK)

@@ -14,7 +14,7 @@ typedef struct access {
     bool write;
 } access;
 
-/* before[t]: bit set of tasks that have ended when t starts. */
+/* For every task two bit sets: the tasks that have ended when it starts, and when it ends. */
 typedef struct ended {
     uint64_t *bits;
     int32_t words;
@@ -25,25 +25,25 @@ static bool is_comm(const fo_task *task)
     return task->kind == FO_TASK_SEND || task->kind == FO_TASK_RECV;
 }
 
-static uint64_t *row_of(const ended *e, int32_t t)
+static uint64_t *at_start(const ended *e, int32_t t)
 {
-    return e->bits + (size_t)t * (size_t)e->words;
+    return e->bits + (size_t)t * 2 * (size_t)e->words;
+}
+
+static uint64_t *at_end(const ended *e, int32_t t)
+{
+    return at_start(e, t) + e->words;
 }
 
 static bool has(const ended *e, int32_t t, int32_t before)
 {
-    return row_of(e, t)[before / 64] >> (before % 64) & 1;
+    return at_start(e, t)[before / 64] >> (before % 64) & 1;
 }
 
-/* What has ended before `before` started has also ended before t starts; `whole`: and it itself. */
-static void inherit(ended *e, int32_t t, int32_t before, bool whole)
+static void unite(const ended *e, uint64_t *into, const uint64_t *from)
 {
-    uint64_t *mine = row_of(e, t);
-    const uint64_t *theirs = row_of(e, before);
     for (int32_t w = 0; w < e->words; w++)
-        mine[w] |= theirs[w];
-    if (whole)
-        mine[before / 64] |= (uint64_t)1 << (before % 64);
+        into[w] |= from[w];
 }
 
 static void fill_ended(ended *e, const fo_program *p)
@@ -53,13 +53,17 @@ static void fill_ended(ended *e, const fo_program *p)
         const fo_task *task = &p->tasks[t];
         for (int32_t d = 0; d < task->dep_count; d++) {
             const fo_dep *dep = &p->deps[task->dep_first + d];
-            inherit(e, t, dep->task, dep->mode != FO_DEP_ROWS);
+            bool whole = dep->mode != FO_DEP_ROWS;
+            unite(e, at_start(e, t), whole ? at_end(e, dep->task) : at_start(e, dep->task));
+            unite(e, at_end(e, t), at_end(e, dep->task));
         }
         if (!is_comm(task)) {
             if (lane >= 0)
-                inherit(e, t, lane, true);
+                unite(e, at_start(e, t), at_end(e, lane));
             lane = t;
         }
+        unite(e, at_end(e, t), at_start(e, t));
+        at_end(e, t)[t / 64] |= (uint64_t)1 << (t % 64);
     }
 }
 
@@ -115,7 +119,7 @@ fo_status fo_check_hazards(const fo_check *c)
     for (int r = 0; status == FO_OK && r < c->ranks; r++) {
         const fo_program *p = c->programs[r];
         ended e = {.words = (p->task_count + 63) / 64 + 1};
-        e.bits = calloc(((size_t)p->task_count + 1) * (size_t)e.words, sizeof *e.bits);
+        e.bits = calloc(((size_t)p->task_count + 1) * 2 * (size_t)e.words, sizeof *e.bits);
         access *list = malloc(((size_t)p->task_count * 3 + 1) * sizeof *list);
         if (!e.bits || !list) {
             status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks",

@@ -25,6 +25,7 @@ typedef struct content {
 typedef struct symbols {
     const fo_check *c;
     content *buffers; /* [rank * FO_BUFFER_ROLES + buffer] */
+    span *taken;         /* per SEND: what its bytes were when they were taken; count is ranks + 1 before */
     int64_t *wgrad_next; /* per rank: rows of the second computation done, in its order */
     bool failed;
 } symbols;
@@ -167,14 +168,27 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
 /* The owner's local partial waits while the sum of the others arrives: the arriving run comes first. */
 static fo_status add(symbols *s, int32_t node, int rank, const fo_task *task)
 {
-    span a, b;
+    span a = {0}, b = {0};
     bool ok = read_ref(s, rank, task, task->in, &a) && read_ref(s, rank, task, task->add, &b);
     span forward = a, backward = b;
-    if (ok && append(s->c, &forward, b))
+    int first = (task->shard + 1) % s->c->ranks; /* two operands have one sum: the run that begins right */
+    if (ok && append(s->c, &forward, b) && forward.first == first)
         return write_result(s, node, rank, task, forward);
-    if (ok && append(s->c, &backward, a))
+    if (ok && append(s->c, &backward, a) && backward.first == first)
         return write_result(s, node, rank, task, backward);
     return fo_check_broken(s->c, node, "it adds contributions out of order, twice or of other rows");
+}
+
+/* The bytes of a message are taken before its SEND ends and before its RECV ends, whichever is first in
+ * the order; nothing overwrites them until then. */
+static fo_status take(symbols *s, int32_t node, span *value)
+{
+    int rank = fo_check_rank(s->c, node);
+    const fo_task *send = fo_check_task(s->c, node);
+    if (s->taken[node].count > s->c->ranks && !read_ref(s, rank, send, send->in, &s->taken[node]))
+        return fo_check_broken(s->c, node, "it sends rows that are not there");
+    *value = s->taken[node];
+    return FO_OK;
 }
 
 static fo_status move(symbols *s, int32_t node, int rank, const fo_task *task)
@@ -186,12 +200,12 @@ static fo_status move(symbols *s, int32_t node, int rank, const fo_task *task)
             return fo_check_broken(c, node, "it copies rows that are not there");
         return write_result(s, node, rank, task, value);
     }
-    /* RECV: what the partner sends; it was checked that the send can have ended */
     int32_t partner = c->partner[node];
-    const fo_task *send = fo_check_task(c, partner);
-    if (!read_ref(s, fo_check_rank(c, partner), send, send->in, &value))
-        return fo_check_broken(c, partner, "it sends rows that are not there");
-    fo_buffer_role from = c->programs[fo_check_rank(c, partner)]->buffers[send->in.buffer].role;
+    fo_status status = take(s, partner, &value);
+    if (status != FO_OK)
+        return status;
+    const fo_program *sender = c->programs[fo_check_rank(c, partner)];
+    fo_buffer_role from = sender->buffers[fo_check_task(c, partner)->in.buffer].role;
     fo_buffer_role to = c->programs[rank]->buffers[task->out.buffer].role;
     if (input_role(from) != input_role(to))
         return fo_check_broken(c, node, "it receives partial sums as input or input as partial sums");
@@ -242,11 +256,14 @@ static fo_status run(symbols *s)
         int32_t node = s->c->order[i];
         int rank = fo_check_rank(s->c, node);
         const fo_task *task = fo_check_task(s->c, node);
+        span unused;
         if (task->kind == FO_TASK_COMPUTE)
             status = compute(s, node, rank, task);
         else if (task->kind == FO_TASK_ADD)
             status = add(s, node, rank, task);
-        else if (task->kind != FO_TASK_SEND)
+        else if (task->kind == FO_TASK_SEND)
+            status = take(s, node, &unused);
+        else
             status = move(s, node, rank, task);
     }
     return status == FO_OK ? check_outputs(s) : status;
@@ -258,16 +275,20 @@ fo_status fo_check_values(const fo_check *c)
     size_t buffers = (size_t)c->ranks * FO_BUFFER_ROLES;
     s.buffers = calloc(buffers, sizeof *s.buffers);
     s.wgrad_next = calloc((size_t)c->ranks, sizeof *s.wgrad_next);
+    s.taken = malloc(((size_t)c->count + 1) * sizeof *s.taken);
     fo_status status = FO_NO_MEMORY;
-    if (s.buffers && s.wgrad_next) {
+    if (s.buffers && s.wgrad_next && s.taken) {
+        for (int32_t n = 0; n < c->count; n++)
+            s.taken[n].count = c->ranks + 1;
         start_inputs(&s);
         status = run(&s);
     }
-    if (s.failed || !s.buffers || !s.wgrad_next)
+    if (s.failed || !s.buffers || !s.wgrad_next || !s.taken)
         status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
     for (size_t b = 0; s.buffers && b < buffers; b++)
         free(s.buffers[b].spans);
     free(s.buffers);
+    free(s.taken);
     free(s.wgrad_next);
     return status;
 }

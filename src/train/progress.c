@@ -62,7 +62,9 @@ void fo_train_progress_head(const fo_train_worker *worker, double peak)
             fo_data_format_name(job->format),
             count_text((double)fo_data_count(job->data), tokens, sizeof tokens),
             o->batch * o->context * o->accumulate);
-    fprintf(out, "ranks  %d x %d thread%s, %s, %s, %s, wire %s, overlap %s; measured GEMM peak %.1f GFLOP/s\n",
+    fprintf(out,
+            "ranks  %d x %d thread%s, %s, %s, %s, wire %s, overlap %s; measured GEMM peak %.1f "
+            "GFLOP/s\n",
             fo_group_size(worker->group), fo_group_threads(worker->group),
             fo_group_threads(worker->group) == 1 ? "" : "s", fo_group_transport(worker->group),
             fo_group_kernel(worker->group), fo_dtype_name(o->dtype), fo_dtype_name(o->wire),

@@ -116,30 +116,22 @@ fo_status fo_train_save(const fo_train_worker *worker, int64_t step)
 {
     const char *directory = worker->job->options.out;
     bool writes = fo_group_rank(worker->group) == 0;
-    output *out = calloc(1, sizeof *out);
-    fo_status status = FO_OK;
-    if (!out)
-        status = fo_base_error(FO_NO_MEMORY, "saving: no memory");
-    else
-        out->worker = worker;
+    output out = {.worker = worker};
+    fo_status status = writes ? make_full(&out) : FO_OK;
     if (status == FO_OK && writes)
-        status = make_full(out);
-    if (status == FO_OK && writes)
-        status = fo_checkpoint_directory_begin(directory, step, out->folder, sizeof out->folder);
+        status = fo_checkpoint_directory_begin(directory, step, out.folder, sizeof out.folder);
     status = fo_train_agree(worker->group, status);
     if (status == FO_OK)
-        status = write_file(out, MODEL, FO_TRAIN_VALUE, FO_TRAIN_VALUE);
+        status = write_file(&out, MODEL, FO_TRAIN_VALUE, FO_TRAIN_VALUE);
     if (status == FO_OK)
-        status = write_file(out, OPTIMIZER, FO_TRAIN_M, FO_TRAIN_V);
+        status = write_file(&out, OPTIMIZER, FO_TRAIN_M, FO_TRAIN_V);
     if (status == FO_OK) {
-        if (writes && (status = write_config(out, step)) == FO_OK)
+        if (writes && (status = write_config(&out, step)) == FO_OK)
             status = fo_checkpoint_directory_commit(directory, step, FO_TRAIN_KEEP);
         status = fo_train_agree(worker->group, status);
     }
-    if (out && status != FO_OK && writes && out->folder[0])
-        remove_folder(out);
-    if (out)
-        free(out->full);
-    free(out);
+    if (status != FO_OK && writes && out.folder[0])
+        remove_folder(&out);
+    free(out.full);
     return status;
 }

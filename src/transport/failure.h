@@ -1,4 +1,5 @@
-/* The first failure of a group: who and why. Lives in memory all ranks see; the first to claim it wins. */
+/* The first failure of a group: who and why. Lives in memory all ranks see; the first to claim it
+ * wins. */
 #ifndef FO_TRANSPORT_FAILURE_H
 #define FO_TRANSPORT_FAILURE_H
 

@@ -1,4 +1,5 @@
-/* Two lists a peer: receives that wait for a message, messages that wait for a receive; both in order. */
+/* Two lists a peer: receives that wait for a message, messages that wait for a receive; both in
+ * order. */
 #include "transport/match.h"
 
 #include <stdlib.h>
@@ -18,8 +19,8 @@ void fo_transport_match_free(fo_match *match)
     match->peers = NULL;
 }
 
-void fo_transport_match_describe(fo_request *request, int kind, int peer, uint32_t tag, void *buffer,
-                                 size_t bytes)
+void fo_transport_match_describe(fo_request *request, int kind, int peer, uint32_t tag,
+                                 void *buffer, size_t bytes)
 {
     request->data = buffer;
     request->imm = 0;
@@ -101,9 +102,9 @@ fo_status fo_transport_match_result(const fo_request *request, int rank)
         return FO_IN_PROGRESS;
     if (request->state == FO_REQUEST_DONE)
         return FO_OK;
-    return fo_base_error(FO_INTERNAL,
-                         "rank %d expected %zu bytes from rank %d (tag 0x%x) and met a message of %llu "
-                         "bytes; both sides must agree on sizes",
-                         rank, request->bytes, request->peer, request->tag,
-                         (unsigned long long)request->scratch[0]);
+    return fo_base_error(
+        FO_INTERNAL,
+        "rank %d expected %zu bytes from rank %d (tag 0x%x) and met a message of %llu "
+        "bytes; both sides must agree on sizes",
+        rank, request->bytes, request->peer, request->tag, (unsigned long long)request->scratch[0]);
 }

@@ -1,5 +1,5 @@
-/* Matching of messages and receives on the receiver's side, for transports whose ranks see each other's
- * memory (self, shm). Plain data of one rank; no locks, no allocation per message. */
+/* Matching of messages and receives on the receiver's side, for transports whose ranks see each
+ * other's memory (self, shm). Plain data of one rank; no locks, no allocation per message. */
 #ifndef FO_TRANSPORT_MATCH_H
 #define FO_TRANSPORT_MATCH_H
 
@@ -8,10 +8,11 @@
 
 #include "transport/transport.h"
 
-/* A message on its way. The sender owns the cell and fills it; from the push into the receiver's inbox
- * until `done` it is the receiver's. */
+/* A message on its way. The sender owns the cell and fills it; from the push into the receiver's
+ * inbox until `done` it is the receiver's. */
 typedef struct fo_message {
-    alignas(64) struct fo_message *next; /* in the inbox, the unexpected list or the sender's free list */
+    alignas(64) struct fo_message
+        *next; /* in the inbox, the unexpected list or the sender's free list */
     const void *data;
     size_t bytes;
     uint64_t imm;
@@ -36,14 +37,14 @@ fo_status fo_transport_match_init(fo_match *match, int ranks);
 void fo_transport_match_free(fo_match *match);
 
 /* Fills in what every request carries. */
-void fo_transport_match_describe(fo_request *request, int kind, int peer, uint32_t tag, void *buffer,
-                                 size_t bytes);
+void fo_transport_match_describe(fo_request *request, int kind, int peer, uint32_t tag,
+                                 void *buffer, size_t bytes);
 /* Takes out the oldest unexpected message the receive meets; NULL: the receive has been queued. */
 fo_message *fo_transport_match_post(fo_match *match, fo_request *request);
 /* Takes out the oldest receive the message meets; NULL: the message has been queued. */
 fo_request *fo_transport_match_arrive(fo_match *match, fo_message *message);
-/* Copies, hands out the view or notes that sizes differ. True: the message is finished with; false: it
- * stays with the view, fo_transport_match_viewed() gives it back. */
+/* Copies, hands out the view or notes that sizes differ. True: the message is finished with; false:
+ * it stays with the view, fo_transport_match_viewed() gives it back. */
 bool fo_transport_match_deliver(fo_request *request, fo_message *message);
 fo_message *fo_transport_match_viewed(fo_request *request);
 /* What test() says of a receive. */

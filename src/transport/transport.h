@@ -1,10 +1,11 @@
-/* The transport interface: ordered, tagged, nonblocking point-to-point messages between the ranks of a
- * group. A new transport is one folder, one line in registry.c and one build line; it passes
+/* The transport interface: ordered, tagged, nonblocking point-to-point messages between the ranks
+ * of a group. A new transport is one folder, one line in registry.c and one build line; it passes
  * tests/conformance/ unedited. self/ is the one to copy.
  *
- * Matching: the k-th send from a to b with tag t meets the k-th receive of b from a with tag t. Sizes
- * must agree exactly; a receive that meets another size fails with FO_INTERNAL and a sentence.
- * Sends and receives may be posted in any order, in any number; a rank may send to itself.
+ * Matching: the k-th send from a to b with tag t meets the k-th receive of b from a with tag t.
+ * Sizes must agree exactly; a receive that meets another size fails with FO_INTERNAL and a
+ * sentence. Sends and receives may be posted in any order, in any number; a rank may send to
+ * itself.
  *
  * Threads: an endpoint belongs to one rank and is used by one thread at a time.
  * Nothing here allocates or makes a system call per message, except where a capability says so.
@@ -19,8 +20,8 @@
 #include "flashoverlap/group.h"
 
 enum {
-    FO_TRANSPORT_VIEW = 1u << 0, /* irecv_view is implemented */
-    FO_TRANSPORT_IMM = 1u << 1,  /* the 64-bit word of isend reaches the receiver */
+    FO_TRANSPORT_VIEW = 1u << 0,    /* irecv_view is implemented */
+    FO_TRANSPORT_IMM = 1u << 1,     /* the 64-bit word of isend reaches the receiver */
     FO_TRANSPORT_PROCESS = 1u << 2, /* a rank is a process of its own */
 };
 
@@ -29,8 +30,9 @@ enum { FO_REQUEST_SEND = 1, FO_REQUEST_RECV, FO_REQUEST_VIEW };
 
 typedef struct fo_endpoint fo_endpoint;
 
-/* One message in flight. Owned by the caller, zero-initialised before first use, stays in place until
- * test() has returned something else than FO_IN_PROGRESS (and, for a view, until release()). */
+/* One message in flight. Owned by the caller, zero-initialised before first use, stays in place
+ * until test() has returned something else than FO_IN_PROGRESS (and, for a view, until release()).
+ */
 typedef struct fo_request {
     /* readable by the caller once test() returned FO_OK on a receive: */
     const void *data; /* where the bytes are: the caller's buffer, or inside the sender's memory */
@@ -49,27 +51,27 @@ typedef struct fo_transport_ops {
     const char *name;
     uint32_t caps;
 
-    /* Posts a send. `data` must not change until the request is done. Done means: the receiver has the
-     * bytes (a copying receive), or has released its view. */
+    /* Posts a send. `data` must not change until the request is done. Done means: the receiver has
+     * the bytes (a copying receive), or has released its view. */
     fo_status (*isend)(fo_endpoint *, fo_request *, int peer, uint32_t tag, const void *data,
                        size_t bytes, uint64_t imm);
     /* Posts a receive into `buffer`. */
     fo_status (*irecv)(fo_endpoint *, fo_request *, int peer, uint32_t tag, void *buffer,
                        size_t bytes);
     /* Posts a receive that hands out a pointer to the sender's bytes (request->data) instead of
-     * copying. The sender's request is done only after release(). With FO_TRANSPORT_VIEW only. A view
-     * may be sent on (isend of request->data) before it is released. */
+     * copying. The sender's request is done only after release(). With FO_TRANSPORT_VIEW only. A
+     * view may be sent on (isend of request->data) before it is released. */
     fo_status (*irecv_view)(fo_endpoint *, fo_request *, int peer, uint32_t tag, size_t bytes);
-    /* FO_OK: done; FO_IN_PROGRESS; FO_PEER: the group has failed (see fail). Makes progress. A receive
-     * that met another size says FO_INTERNAL each time it is tested. */
+    /* FO_OK: done; FO_IN_PROGRESS; FO_PEER: the group has failed (see fail). Makes progress. A
+     * receive that met another size says FO_INTERNAL each time it is tested. */
     fo_status (*test)(fo_endpoint *, fo_request *);
     /* Ends a view whose test() returned FO_OK. */
     void (*release)(fo_endpoint *, fo_request *);
     /* Moves messages; cheap when there is nothing to do. FO_OK or FO_PEER. */
     fo_status (*progress)(fo_endpoint *);
-    /* Waits until something may have changed for this rank (a message, a completion, a failure), or until
-     * the clock (fo_base_clock_ns) reaches until_ns. Spins briefly, then sleeps: a waiting rank must not
-     * burn a core that another one needs. May return early. FO_OK or FO_PEER. */
+    /* Waits until something may have changed for this rank (a message, a completion, a failure), or
+     * until the clock (fo_base_clock_ns) reaches until_ns. Spins briefly, then sleeps: a waiting
+     * rank must not burn a core that another one needs. May return early. FO_OK or FO_PEER. */
     fo_status (*wait)(fo_endpoint *, int64_t until_ns);
 
     /* Memory peers can view; any other memory can be sent too, at the price of a copy where the
@@ -77,9 +79,10 @@ typedef struct fo_transport_ops {
     void *(*alloc)(fo_endpoint *, size_t bytes);
     void (*free)(fo_endpoint *, void *memory);
 
-    /* Declares the group dead: from now on every test, wait and progress of every rank returns FO_PEER
-     * and fo_last_error() there says `cause` of rank `rank`. The first cause wins. isend and irecv return
-     * FO_PEER too: requests that are in flight then may be abandoned, nobody looks at them any more. */
+    /* Declares the group dead: from now on every test, wait and progress of every rank returns
+     * FO_PEER and fo_last_error() there says `cause` of rank `rank`. The first cause wins. isend
+     * and irecv return FO_PEER too: requests that are in flight then may be abandoned, nobody looks
+     * at them any more. */
     void (*fail)(fo_endpoint *, int rank, const char *cause);
 
     /* Whether the user asked the launching process to stop. */
@@ -106,8 +109,8 @@ typedef struct fo_transport_options {
 
 /* One line of the registry: starts `ranks` ranks, runs rank_main on each, returns when all ended.
  * Contract as fo_group_run: the first failure in time wins, its rank and sentence are in
- * fo_last_error() of the caller; a rank that returns an error or dies makes every other rank's waits
- * end with FO_PEER. */
+ * fo_last_error() of the caller; a rank that returns an error or dies makes every other rank's
+ * waits end with FO_PEER. */
 typedef struct fo_transport {
     const fo_transport_ops *ops;
     const char *about; /* one line for `flashoverlap info` */
@@ -119,12 +122,13 @@ const fo_transport *fo_transport_at(int index);
 /* By name; NULL when unknown. */
 const fo_transport *fo_transport_find(const char *name);
 
-/* hook/: wraps `inner` so that deliveries obey `link` (see fo_link). The wrapper owns nothing of inner.
- * Needs FO_TRANSPORT_IMM. Destroy before the endpoint goes. */
+/* hook/: wraps `inner` so that deliveries obey `link` (see fo_link). The wrapper owns nothing of
+ * inner. Needs FO_TRANSPORT_IMM. Destroy before the endpoint goes. */
 fo_status fo_transport_hook_link(fo_endpoint *inner, const fo_link *link, fo_endpoint **wrapped);
 
-/* hook/: faults for tests. drop_every k: every k-th send of this rank is never delivered; delay_ns and
- * jitter by a counter-based generator; die_at: the process or thread fails at its n-th send. 0: off. */
+/* hook/: faults for tests. drop_every k: every k-th send of this rank is never delivered; delay_ns
+ * and jitter by a counter-based generator; die_at: the process or thread fails at its n-th send. 0:
+ * off. */
 typedef struct fo_fault {
     uint64_t seed;
     int64_t drop_every;

@@ -1,7 +1,7 @@
 /* Running a function on the ranks of every transport, bare and inside every hook.
  *
- * What runs on a rank may be a forked process: cmocka's assertions must not be used there (they would jump
- * back into the test runner, twice). CHECK returns a status with a sentence instead. */
+ * What runs on a rank may be a forked process: cmocka's assertions must not be used there (they
+ * would jump back into the test runner, twice). CHECK returns a status with a sentence instead. */
 #ifndef FO_TESTS_RANKS_H
 #define FO_TESTS_RANKS_H
 
@@ -18,16 +18,17 @@
 #include "base/error.h"
 #include "transport/transport.h"
 
-#define CHECK(condition)                                                                          \
-    do                                                                                            \
-        if (!(condition))                                                                         \
-            return fo_base_error(FO_INTERNAL, "%s:%d: not so: %s", __FILE__, __LINE__, #condition); \
+#define CHECK(condition)                                                               \
+    do                                                                                 \
+        if (!(condition))                                                              \
+            return fo_base_error(FO_INTERNAL, "%s:%d: not so: %s", __FILE__, __LINE__, \
+                                 #condition);                                          \
     while (0)
-#define TRY(call)                                                                                 \
-    do {                                                                                          \
-        fo_status try_status = (call);                                                            \
-        if (try_status != FO_OK)                                                                  \
-            return try_status;                                                                    \
+#define TRY(call)                      \
+    do {                               \
+        fo_status try_status = (call); \
+        if (try_status != FO_OK)       \
+            return try_status;         \
     } while (0)
 
 #if defined(__SANITIZE_THREAD__)
@@ -40,8 +41,8 @@ typedef enum ranks_hook {
     HOOK_NONE,
     HOOK_LINK_OFF,
     HOOK_LINK,
-    HOOK_LATE,       /* every send is held for a while */
-    HOOK_LINK_LATE,  /* both */
+    HOOK_LATE,      /* every send is held for a while */
+    HOOK_LINK_LATE, /* both */
     HOOK_COUNT
 } ranks_hook;
 
@@ -89,7 +90,8 @@ static inline fo_status ranks_launch(const fo_transport *transport, int ranks, r
     return transport->launch(&options, ranks_main, &what);
 }
 
-/* Runs `body` for each number of ranks in `counts` (ended by 0), on every transport, in every hook. */
+/* Runs `body` for each number of ranks in `counts` (ended by 0), on every transport, in every hook.
+ */
 static inline void ranks_everywhere(const int *counts, fo_transport_main body, void *arg)
 {
     for (int t = 0; fo_transport_at(t); t++) {
@@ -116,15 +118,15 @@ static inline void ranks_fill(unsigned char *data, size_t bytes, int a, int b, u
         data[i] = ranks_byte(a, b, number, i);
 }
 
-static inline fo_status ranks_compare(const void *found, size_t bytes, int a, int b, uint64_t number)
+static inline fo_status ranks_compare(const void *found, size_t bytes, int a, int b,
+                                      uint64_t number)
 {
     const unsigned char *data = found;
     for (size_t i = 0; i < bytes; i++)
         if (data[i] != ranks_byte(a, b, number, i))
-            return fo_base_error(FO_INTERNAL,
-                                 "message %llu from %d to %d (%zu bytes): byte %zu is %u, expected %u",
-                                 (unsigned long long)number, a, b, bytes, i, data[i],
-                                 ranks_byte(a, b, number, i));
+            return fo_base_error(
+                FO_INTERNAL, "message %llu from %d to %d (%zu bytes): byte %zu is %u, expected %u",
+                (unsigned long long)number, a, b, bytes, i, data[i], ranks_byte(a, b, number, i));
     return FO_OK;
 }
 

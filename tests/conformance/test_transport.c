@@ -1,11 +1,13 @@
-/* What every transport must do with messages. Loops over the registry; a new transport edits nothing. */
+/* What every transport must do with messages. Loops over the registry; a new transport edits
+ * nothing. */
 #include "conformance/ranks.h"
 
 #include "base/random.h"
 
 static const int all_counts[] = {1, 2, 3, 5, 8, 0};
 
-/* ---- sizes: everyone to everyone, themselves included ------------------------------------------------- */
+/* ---- sizes: everyone to everyone, themselves included
+ * ------------------------------------------------- */
 
 static const size_t sizes[] = {0, 1, 3, 63, 64, 65, 4096, 65537, 300000};
 enum { SIZES = sizeof sizes / sizeof *sizes, LARGEST = 300000 };
@@ -22,15 +24,16 @@ static fo_status receive_all(fo_endpoint *e, fo_request *requests, unsigned char
         for (int s = 0; s < SIZES; s++) {
             fo_request *request = &requests[peer * SIZES + s];
             TRY(view ? e->ops->irecv_view(e, request, peer, 9, sizes[s])
-                     : e->ops->irecv(e, request, peer, 9, memory + (size_t)(peer * SIZES + s) * LARGEST,
-                                     sizes[s]));
+                     : e->ops->irecv(e, request, peer, 9,
+                                     memory + (size_t)(peer * SIZES + s) * LARGEST, sizes[s]));
         }
     for (int i = e->size * SIZES - 1; i >= 0; i--) {
         TRY(ranks_wait(e, &requests[i]));
         CHECK(requests[i].peer == i / SIZES && requests[i].bytes == sizes[i % SIZES]);
         if (e->ops->caps & FO_TRANSPORT_IMM)
             CHECK(requests[i].imm == (uint64_t)i % SIZES + (UINT64_C(1) << 63));
-        TRY(ranks_compare(requests[i].data, sizes[i % SIZES], i / SIZES, e->rank, (uint64_t)i % SIZES));
+        TRY(ranks_compare(requests[i].data, sizes[i % SIZES], i / SIZES, e->rank,
+                          (uint64_t)i % SIZES));
         if (view)
             e->ops->release(e, &requests[i]);
     }
@@ -80,7 +83,8 @@ static void test_every_size(void **state)
     ranks_everywhere(all_counts, every_size, &shared);
 }
 
-/* ---- 64 MiB, every 32-bit element distinct ---------------------------------------------------------------- */
+/* ---- 64 MiB, every 32-bit element distinct
+ * ---------------------------------------------------------------- */
 
 static fo_status check_numbers(const uint32_t *data, size_t count)
 {
@@ -137,11 +141,14 @@ static void test_large(void **state)
     ranks_everywhere(counts, large, &shared);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------ */
+/* ---- order
+ * ------------------------------------------------------------------------------------------------
+ */
 
 enum { TAGS = 300, ROUNDS = 3 };
 
-/* Everyone sends TAGS tags in order, ROUNDS times; the receives are posted with the tags backwards. */
+/* Everyone sends TAGS tags in order, ROUNDS times; the receives are posted with the tags backwards.
+ */
 static fo_status tags_backwards(fo_endpoint *e, void *arg)
 {
     (void)arg;
@@ -212,10 +219,12 @@ static void test_flood(void **state)
     ranks_everywhere(counts, flood, NULL);
 }
 
-/* ---- views --------------------------------------------------------------------------------------------------- */
+/* ---- views
+ * ---------------------------------------------------------------------------------------------------
+ */
 
-/* Rank 0's bytes go round the ring as views of views; nobody copies, so all see the same address when it is
- * shared memory. */
+/* Rank 0's bytes go round the ring as views of views; nobody copies, so all see the same address
+ * when it is shared memory. */
 static fo_status forwarded_view(fo_endpoint *e, void *arg)
 {
     enum { BYTES = 100000 };
@@ -299,7 +308,8 @@ static void test_held_view(void **state)
     ranks_everywhere(counts, held_view, NULL);
 }
 
-/* ---- random traffic against a model ------------------------------------------------------------------------- */
+/* ---- random traffic against a model
+ * ------------------------------------------------------------------------- */
 
 enum { TRAFFIC = 3000, MOST_BYTES = 3000, WINDOW = 64 };
 
@@ -366,8 +376,8 @@ static fo_status post_receive(fo_endpoint *e, slot *at, uint64_t number)
     return e->ops->irecv(e, &at->request, message.from, message.tag, at->memory, message.bytes);
 }
 
-/* Everyone walks the list of messages in windows: posts its receives and sends of the window in an order of
- * its own, then ends them in another. */
+/* Everyone walks the list of messages in windows: posts its receives and sends of the window in an
+ * order of its own, then ends them in another. */
 static fo_status random_traffic(fo_endpoint *e, void *arg)
 {
     (void)arg;
@@ -385,7 +395,8 @@ static fo_status random_traffic(fo_endpoint *e, void *arg)
             for (int i = 0; i < WINDOW; i++) {
                 traffic message = traffic_at(e->size, first + (uint64_t)i);
                 if ((pass == 0) == sends_first && message.from == e->rank)
-                    TRY(post_send(e, &sends[i], first + (uint64_t)i, private_memory + i * MOST_BYTES));
+                    TRY(post_send(e, &sends[i], first + (uint64_t)i,
+                                  private_memory + i * MOST_BYTES));
                 if ((pass == 0) != sends_first && message.to == e->rank)
                     TRY(post_receive(e, &receives[i], first + (uint64_t)i));
             }
@@ -410,7 +421,9 @@ static void test_random_traffic(void **state)
     ranks_everywhere(all_counts, random_traffic, NULL);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 static fo_status memory_is_zeroed(fo_endpoint *e, void *arg)
 {
@@ -469,10 +482,10 @@ static void test_registry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_registry),       cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_large),          cmocka_unit_test(test_tags_backwards),
-        cmocka_unit_test(test_flood),          cmocka_unit_test(test_forwarded_view),
-        cmocka_unit_test(test_held_view),      cmocka_unit_test(test_random_traffic),
+        cmocka_unit_test(test_registry),  cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_large),     cmocka_unit_test(test_tags_backwards),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_forwarded_view),
+        cmocka_unit_test(test_held_view), cmocka_unit_test(test_random_traffic),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,8 @@ static fo_status wait_forever(fo_endpoint *e, int peer)
     return ranks_wait(e, &request);
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * -------------------------------------------------------------------------------------------- */
 
 static double own_seconds(void)
 {
@@ -109,7 +110,8 @@ static fo_status no_lost_wakeup(fo_endpoint *e, void *arg)
 static void check_wakeups(const fo_transport *transport, ranks_hook hook)
 {
     int64_t begin = now_ms(); /* one lost wake-up would cost the deadline */
-    assert_status(transport, hook, ranks_launch(transport, 2, hook, 20, no_lost_wakeup, NULL), FO_OK);
+    assert_status(transport, hook, ranks_launch(transport, 2, hook, 20, no_lost_wakeup, NULL),
+                  FO_OK);
     assert_true(now_ms() - begin < 15000);
 }
 
@@ -151,7 +153,8 @@ static fo_status timeout_then_more(fo_endpoint *e, void *arg)
 
 static void check_timeout(const fo_transport *transport, ranks_hook hook)
 {
-    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, timeout_then_more, NULL), FO_OK);
+    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, timeout_then_more, NULL),
+                  FO_OK);
 }
 
 static void test_timeout(void **state)
@@ -160,7 +163,9 @@ static void test_timeout(void **state)
     everywhere(check_timeout);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------------------- */
+/* ---- errors
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static fo_status other_size(fo_endpoint *e, void *arg)
 {
@@ -254,10 +259,11 @@ static fo_status returns_error_silently(fo_endpoint *e, void *arg)
 
 static void check_returned(const fo_transport *transport, ranks_hook hook)
 {
-    assert_status(transport, hook, ranks_launch(transport, 4, hook, 30, returns_error, NULL), FO_FORMAT);
+    assert_status(transport, hook, ranks_launch(transport, 4, hook, 30, returns_error, NULL),
+                  FO_FORMAT);
     assert_string_equal(fo_last_error(), "rank 2: line 3 is not a number");
-    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, returns_error_silently, NULL),
-                  FO_NUMERIC);
+    assert_status(transport, hook,
+                  ranks_launch(transport, 2, hook, 30, returns_error_silently, NULL), FO_NUMERIC);
     assert_says("rank 1: not a number");
     assert_no_children();
 }
@@ -268,7 +274,9 @@ static void test_returned_error(void **state)
     everywhere(check_returned);
 }
 
-/* ---- death ---------------------------------------------------------------------------------------------------- */
+/* ---- death
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static fo_status dies(fo_endpoint *e, void *arg)
 {
@@ -351,7 +359,9 @@ static void test_orphans(void **state)
     everywhere(check_orphans);
 }
 
-/* ---- being stopped ------------------------------------------------------------------------------------------------ */
+/* ---- being stopped
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static fo_status until_interrupted(fo_endpoint *e, void *arg)
 {
@@ -373,7 +383,8 @@ static void check_stop(const fo_transport *transport, ranks_hook hook)
     pid_t self = getpid();
     sigaction(SIGTERM, NULL, &before);
     sigprocmask(SIG_SETMASK, NULL, &mask_before);
-    assert_status(transport, hook, ranks_launch(transport, 3, hook, 30, until_interrupted, &self), FO_OK);
+    assert_status(transport, hook, ranks_launch(transport, 3, hook, 30, until_interrupted, &self),
+                  FO_OK);
     sigaction(SIGTERM, NULL, &after);
     sigprocmask(SIG_SETMASK, NULL, &mask_after);
     assert_true(before.sa_handler == after.sa_handler);
@@ -418,7 +429,9 @@ static void test_second_stop(void **state)
     everywhere(check_second_stop);
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------------- */
+/* ---- faults
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static fo_status faulty_stream(fo_endpoint *endpoint, void *arg)
 {
@@ -446,17 +459,20 @@ static fo_status faulty_stream(fo_endpoint *endpoint, void *arg)
 static void check_faults(const fo_transport *transport, ranks_hook hook)
 {
     fo_fault fault = {.drop_every = 4};
-    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, faulty_stream, &fault), FO_TIMEOUT);
+    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, faulty_stream, &fault),
+                  FO_TIMEOUT);
     assert_says("rank 1: ");
     assert_says("message of rank 0 (tag 0x3");
     fault = (fo_fault){.fail_at = 5};
     bool process = (transport->ops->caps & FO_TRANSPORT_PROCESS) != 0;
     assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, faulty_stream, &fault),
                   process ? FO_PEER : FO_INTERNAL);
-    assert_says(process ? "rank 0: was killed by signal 9" : "rank 0: made to fail at its send number 5");
+    assert_says(process ? "rank 0: was killed by signal 9"
+                        : "rank 0: made to fail at its send number 5");
     fault = (fo_fault){.delay_ns = 2 * MS, .seed = 3};
     int64_t begin = fo_base_clock_ns();
-    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, faulty_stream, &fault), FO_OK);
+    assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, faulty_stream, &fault),
+                  FO_OK);
     assert_true(fo_base_clock_ns() - begin >= 10 * MS);
     assert_no_children();
 }
@@ -467,11 +483,13 @@ static void test_faults(void **state)
     everywhere(check_faults);
 }
 
-/* ---- the emulated link ---------------------------------------------------------------------------------------------- */
+/* ---- the emulated link
+ * ---------------------------------------------------------------------------------------------- */
 
 typedef struct timed {
     fo_link link;
-    int senders, messages; /* the ranks after 0 that send to it, how many each; 0: rank 0 sends to all */
+    int senders,
+        messages; /* the ranks after 0 that send to it, how many each; 0: rank 0 sends to all */
     size_t bytes;
     double least_s;
     bool late_test; /* the receiver looks only after all should be there */
@@ -506,15 +524,16 @@ static fo_status timed_receive(fo_endpoint *e, fo_request *requests, const timed
         TRY(e->ops->progress(e));
         for (int i = 0; i < count; i++)
             if (e->ops->test(e, &requests[i]) != FO_OK)
-                return fo_base_error(FO_INTERNAL, "message %d is not there when it is looked for late", i);
+                return fo_base_error(FO_INTERNAL,
+                                     "message %d is not there when it is looked for late", i);
     }
     for (int i = count - 1; i >= 0; i--) { /* the last first: order of tests must not matter */
         if (!what->late_test)
             TRY(ranks_wait(e, &requests[i]));
         if (i == count - 1 && !what->late_test &&
             (double)(fo_base_clock_ns() - begin) * 1e-9 < what->least_s)
-            return fo_base_error(FO_INTERNAL, "%d messages took %.6f s, at least %.6f s expected", count,
-                                 (double)(fo_base_clock_ns() - begin) * 1e-9, what->least_s);
+            return fo_base_error(FO_INTERNAL, "%d messages took %.6f s, at least %.6f s expected",
+                                 count, (double)(fo_base_clock_ns() - begin) * 1e-9, what->least_s);
         e->ops->release(e, &requests[i]);
     }
     return FO_OK;
@@ -540,8 +559,8 @@ static fo_status over_link(fo_endpoint *endpoint, void *arg)
     TRY(fo_transport_hook_link(endpoint, &(fo_link){0}, &e));
     CHECK(!(e->ops->caps & FO_TRANSPORT_IMM));
     TRY(e->ops->set_link(e, &what->link));
-    fo_status status = e->rank == 0 ? timed_receive(e, requests, what)
-                                    : timed_send(e, requests, what);
+    fo_status status =
+        e->rank == 0 ? timed_receive(e, requests, what) : timed_send(e, requests, what);
     if (status == FO_OK)
         fo_transport_hook_destroy(e);
     else
@@ -584,8 +603,8 @@ static void test_link(void **state)
     everywhere(check_link);
 }
 
-/* Under MESH two senders do not slow each other down. An upper bound, so with room and a few tries: 20 ms
- * on links of their own, 40 ms through one port. */
+/* Under MESH two senders do not slow each other down. An upper bound, so with room and a few tries:
+ * 20 ms on links of their own, 40 ms through one port. */
 static fo_status mesh_is_parallel(fo_endpoint *endpoint, void *arg)
 {
     fo_link mesh = {.bytes_per_s = 0.4e9, .topology = FO_MESH};
@@ -615,7 +634,8 @@ static fo_status mesh_is_parallel(fo_endpoint *endpoint, void *arg)
             *best = took;
     }
     if (e->rank == 0 && *best > 0.035)
-        return fo_base_error(FO_INTERNAL, "two messages over links of their own took %.6f s", *best);
+        return fo_base_error(FO_INTERNAL, "two messages over links of their own took %.6f s",
+                             *best);
     fo_transport_hook_destroy(e);
     return FO_OK;
 }
@@ -624,7 +644,8 @@ static void check_mesh(const fo_transport *transport, ranks_hook hook)
 {
     double best[1] = {1e9};
     if (hook == HOOK_NONE)
-        assert_status(transport, hook, ranks_launch(transport, 3, hook, 30, mesh_is_parallel, best), FO_OK);
+        assert_status(transport, hook, ranks_launch(transport, 3, hook, 30, mesh_is_parallel, best),
+                      FO_OK);
 }
 
 static void test_mesh(void **state)
@@ -657,7 +678,8 @@ static fo_status idle_link(fo_endpoint *endpoint, void *arg)
 static void check_idle_link(const fo_transport *transport, ranks_hook hook)
 {
     if (hook == HOOK_NONE)
-        assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, idle_link, NULL), FO_OK);
+        assert_status(transport, hook, ranks_launch(transport, 2, hook, 30, idle_link, NULL),
+                      FO_OK);
 }
 
 static void test_idle_link(void **state)
@@ -687,7 +709,8 @@ static fo_status refused_links(fo_endpoint *endpoint, void *arg)
 static void check_refused(const fo_transport *transport, ranks_hook hook)
 {
     if (hook == HOOK_NONE)
-        assert_status(transport, hook, ranks_launch(transport, 2, hook, 5, refused_links, NULL), FO_OK);
+        assert_status(transport, hook, ranks_launch(transport, 2, hook, 5, refused_links, NULL),
+                      FO_OK);
 }
 
 static void test_refused_links(void **state)

@@ -2,70 +2,111 @@
 #include "kernel/vec/fill.h"
 #include "kernel/vec/math.h"
 
-FO_VEC_INLINE void softmax_row(float *scores, int64_t q, int64_t n, float scale,
-                               const fo_kernel_attention_drop *drop, void *p, fo_dtype dtype,
-                               int64_t at, float *sum_out, float *lse)
+/* One row of scores: query q of the head, `valid` keys at or below the diagonal. */
+typedef struct softmax_of {
+    const float *scores;
+    int64_t q, valid;
+    float scale, max;
+    const fo_kernel_attention_drop *drop;
+} softmax_of;
+
+FO_VEC_INLINE v16 softmax_part(const softmax_of *s, int64_t j, v16 *total, bool masked)
 {
-    int64_t valid = q + 1 < n ? q + 1 : n;
-    v16 top = splat(-INFINITY), total = {0};
-    int64_t j = 0;
-    for (; j + LANES <= valid; j += LANES)
-        top = max16(load_f32(scores + j), top);
-    if (j < valid)
-        top = max16(select16(lanes_below(valid - j), load_upto(scores, FO_F32, j, n), top), top);
-    float max = max_lanes(top);
-    for (j = 0; j < valid; j += LANES) {
-        v16 e = exp16((load_upto(scores, FO_F32, j, n) - max) * scale);
-        if (valid - j < LANES)
-            e = select16(lanes_below(valid - j), e, (v16){0});
-        total += e;
-        if (drop->p > 0.0f)
-            e = drop16(e, uniform16(drop->key, drop->stream,
-                                    (uint64_t)(q * drop->context + j), 1), drop->p);
-        store_upto(p, dtype, at + j, e, at + n);
-    }
-    for (; j < n; j += LANES)
-        store_upto(p, dtype, at + j, (v16){0}, at + n);
-    float sum = sum_lanes(total);
-    *sum_out = sum;
-    *lse = max * scale + logf(sum);
+    v16 e = exp16((load_f32(s->scores + j) - s->max) * s->scale);
+    if (masked)
+        e = select16(lanes_below(s->valid - j), e, (v16){0});
+    *total += e;
+    if (s->drop->p > 0.0f)
+        e = drop16(e, uniform16(s->drop->key, s->drop->stream,
+                                (uint64_t)(s->q * s->drop->context + j), 1), s->drop->p);
+    return e;
 }
 
-static void attention_softmax(float *scores, int64_t q, int64_t rows, int64_t n, float scale,
+FO_VEC_INLINE float softmax_max(const softmax_of *s)
+{
+    v16 a = splat(-INFINITY), b = a;
+    int64_t j = 0;
+    for (; j + 2 * LANES <= s->valid; j += 2 * LANES) {
+        a = max16(load_f32(s->scores + j), a);
+        b = max16(load_f32(s->scores + j + LANES), b);
+    }
+    for (; j < s->valid; j += LANES)
+        a = max16(select16(lanes_below(s->valid - j), load_f32(s->scores + j), a), a);
+    return max_lanes(max16(a, b));
+}
+
+/* n is a multiple of the lanes. */
+FO_VEC_INLINE void softmax_row(softmax_of *s, int64_t n, void *p, fo_dtype dtype, int64_t at,
+                               float *sum_out, float *lse)
+{
+    v16 a = {0}, b = {0};
+    int64_t j = 0;
+    s->max = softmax_max(s);
+    for (; j + 2 * LANES <= s->valid; j += 2 * LANES) {
+        store16(p, dtype, at + j, softmax_part(s, j, &a, false));
+        store16(p, dtype, at + j + LANES, softmax_part(s, j + LANES, &b, false));
+    }
+    for (; j < s->valid; j += LANES)
+        store16(p, dtype, at + j, softmax_part(s, j, &a, true));
+    for (; j < n; j += LANES)
+        store16(p, dtype, at + j, (v16){0});
+    float sum = sum_lanes(a + b);
+    *sum_out = sum;
+    *lse = s->max * s->scale + logf(sum);
+}
+
+static void attention_softmax(const float *scores, int64_t q, int64_t rows, int64_t n, float scale,
                               const fo_kernel_attention_drop *drop, void *p, fo_dtype dtype,
                               float *sum, float *lse)
 {
     for (int64_t row = 0; row < rows; row++) {
+        softmax_of s = {.scores = scores + row * n, .q = q + row, .valid = q + row + 1,
+                        .scale = scale, .drop = drop};
+        if (s.valid > n)
+            s.valid = n;
         if (dtype == FO_BF16)
-            softmax_row(scores + row * n, q + row, n, scale, drop, p, FO_BF16, row * n, sum + row,
-                        lse + row);
+            softmax_row(&s, n, p, FO_BF16, row * n, sum + row, lse + row);
         else
-            softmax_row(scores + row * n, q + row, n, scale, drop, p, FO_F32, row * n, sum + row,
-                        lse + row);
+            softmax_row(&s, n, p, FO_F32, row * n, sum + row, lse + row);
     }
 }
 
-FO_VEC_INLINE void softmax_grad_row(const float *scores, const float *dp, int64_t k, int64_t first,
-                                    int64_t n, float scale, const fo_kernel_attention_drop *drop,
-                                    const float *lse, const float *total, void *p, void *ds,
+/* One row of transposed scores: key k of the head against queries first, first + 1, ... */
+typedef struct softmax_grad_of {
+    const float *scores, *dp, *lse, *total;
+    int64_t k, first;
+    float scale;
+    const fo_kernel_attention_drop *drop;
+} softmax_grad_of;
+
+FO_VEC_INLINE void softmax_grad_part(const softmax_grad_of *s, int64_t j, void *p, void *ds,
+                                     fo_dtype dtype, int64_t at, bool masked)
+{
+    v16 e = exp16(load_f32(s->scores + j) * s->scale - load_f32(s->lse + j));
+    v16 d = load_f32(s->dp + j);
+    if (masked) /* queries before the key */
+        e = select16(lanes_below(s->k - s->first - j), (v16){0}, e);
+    v16 kept = e;
+    if (s->drop->p > 0.0f) {
+        v16 uniform = uniform16(s->drop->key, s->drop->stream,
+                                (uint64_t)((s->first + j) * s->drop->context + s->k),
+                                (uint64_t)s->drop->context);
+        kept = drop16(e, uniform, s->drop->p);
+        d = drop16(d, uniform, s->drop->p);
+    }
+    store16(p, dtype, at + j, kept);
+    store16(ds, dtype, at + j, e * (d - load_f32(s->total + j)) * s->scale);
+}
+
+/* n is a multiple of the lanes. */
+FO_VEC_INLINE void softmax_grad_row(const softmax_grad_of *s, int64_t n, void *p, void *ds,
                                     fo_dtype dtype, int64_t at)
 {
-    int64_t masked = k - first; /* queries before the key */
-    for (int64_t j = 0; j < n; j += LANES) {
-        v16 e = exp16(load_upto(scores, FO_F32, j, n) * scale - load_upto(lse, FO_F32, j, n));
-        v16 d = load_upto(dp, FO_F32, j, n), kept = e;
-        if (j < masked)
-            e = kept = select16(lanes_below(masked - j), (v16){0}, e);
-        if (drop->p > 0.0f) {
-            v16 uniform = uniform16(drop->key, drop->stream,
-                                    (uint64_t)((first + j) * drop->context + k),
-                                    (uint64_t)drop->context);
-            kept = drop16(e, uniform, drop->p);
-            d = drop16(d, uniform, drop->p);
-        }
-        store_upto(p, dtype, at + j, kept, at + n);
-        store_upto(ds, dtype, at + j, e * (d - load_upto(total, FO_F32, j, n)) * scale, at + n);
-    }
+    int64_t j = 0;
+    for (; j < s->k - s->first; j += LANES)
+        softmax_grad_part(s, j, p, ds, dtype, at, true);
+    for (; j < n; j += LANES)
+        softmax_grad_part(s, j, p, ds, dtype, at, false);
 }
 
 static void attention_softmax_grad(const float *scores, const float *dp, int64_t k, int64_t rows,
@@ -74,33 +115,43 @@ static void attention_softmax_grad(const float *scores, const float *dp, int64_t
                                    const float *total, void *p, void *ds, fo_dtype dtype)
 {
     for (int64_t row = 0; row < rows; row++) {
+        softmax_grad_of s = {.scores = scores + row * n, .dp = dp + row * n, .lse = lse,
+                             .total = total, .k = k + row, .first = first, .scale = scale,
+                             .drop = drop};
         if (dtype == FO_BF16)
-            softmax_grad_row(scores + row * n, dp + row * n, k + row, first, n, scale, drop, lse,
-                             total, p, ds, FO_BF16, row * n);
+            softmax_grad_row(&s, n, p, ds, FO_BF16, row * n);
         else
-            softmax_grad_row(scores + row * n, dp + row * n, k + row, first, n, scale, drop, lse,
-                             total, p, ds, FO_F32, row * n);
+            softmax_grad_row(&s, n, p, ds, FO_F32, row * n);
     }
 }
 
 static void scale_row(const float *x, float factor, void *y, fo_dtype dtype, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += LANES)
-        store_upto(y, dtype, i, load_upto(x, FO_F32, i, n) * factor, n);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        store16(y, dtype, i, load_f32(x + i) * factor);
+    if (i < n)
+        store_n(y, dtype, i, load_n(x, FO_F32, i, n - i) * factor, n - i);
 }
 
 static float dot(const void *a, const void *b, fo_dtype dtype, int64_t n)
 {
     v16 sum = {0};
-    for (int64_t i = 0; i < n; i += LANES)
-        sum += load_upto(a, dtype, i, n) * load_upto(b, dtype, i, n);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum += load16(a, dtype, i) * load16(b, dtype, i);
+    if (i < n)
+        sum += load_n(a, dtype, i, n - i) * load_n(b, dtype, i, n - i);
     return sum_lanes(sum);
 }
 
 static void exp_all(const float *x, float *y, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += LANES)
-        store_upto(y, FO_F32, i, exp16(load_upto(x, FO_F32, i, n)), n);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        store_f32(y + i, exp16(load_f32(x + i)));
+    if (i < n)
+        store_n(y, FO_F32, i, exp16(load_n(x, FO_F32, i, n - i)), n - i);
 }
 
 void FO_VEC(fo_kernel_vec_fill_attention)(fo_kernel_vec *table)

@@ -15,26 +15,34 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void epilogue_row(const fo_epilogue *e, const float *c, int64_t row, int64_t n)
+/* Elements i, i + 1, ... in columns j, j + 1, ... */
+FO_VEC_INLINE void epilogue_part(const fo_epilogue *e, const float *c, int64_t i, int64_t j,
+                                 int64_t count)
 {
-    int64_t at = row * n;
-    for (int64_t j = 0; j < n; j += LANES) {
-        int64_t i = at + j, end = at + n;
-        v16 v = load_upto(c, FO_F32, i, end);
-        if (e->add)
-            v += load_upto(e->add, e->add_dtype, i, end);
-        if (e->bias)
-            v += load_upto(e->bias, FO_F32, j, n);
-        if (e->gelu) {
-            if (e->pre)
-                store_upto(e->pre, e->pre_dtype, i, v, end);
-            v = gelu16(v);
-        } else if (e->gelu_grad) {
-            v *= gelu_grad16(load_upto(e->pre, e->pre_dtype, i, end));
-        }
-        if (e->y)
-            store_upto(e->y, e->y_dtype, i, v, end);
+    v16 v = load_n(c, FO_F32, i, count);
+    if (e->add)
+        v += load_n(e->add, e->add_dtype, i, count);
+    if (e->bias)
+        v += load_n(e->bias, FO_F32, j, count);
+    if (e->gelu) {
+        if (e->pre)
+            store_n(e->pre, e->pre_dtype, i, v, count);
+        v = gelu16(v);
+    } else if (e->gelu_grad) {
+        v *= gelu_grad16(load_n(e->pre, e->pre_dtype, i, count));
     }
+    if (e->y)
+        store_n(e->y, e->y_dtype, i, v, count);
+}
+
+static void epilogue_row(const fo_epilogue *epilogue, const float *c, int64_t row, int64_t n)
+{
+    fo_epilogue e = *epilogue; /* no store can change it */
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES)
+        epilogue_part(&e, c, row * n + j, j, LANES);
+    if (j < n)
+        epilogue_part(&e, c, row * n + j, j, n - j);
 }
 
 static void epilogue(const fo_epilogue *e, const float *c, int64_t rows, int64_t n)
@@ -52,7 +60,7 @@ FO_VEC_INLINE void convert_chunk(const void *x, fo_dtype x_dtype, void *y, fo_dt
     for (; i + LANES <= end; i += LANES)
         store16(y, y_dtype, i, load16(x, x_dtype, i));
     if (i < end)
-        store_part(y, y_dtype, i, load_part(x, x_dtype, i, end - i), end - i);
+        store_n(y, y_dtype, i, load_n(x, x_dtype, i, end - i), end - i);
 }
 
 static void convert(const void *x, fo_dtype x_dtype, void *y, fo_dtype y_dtype, int64_t n)
@@ -83,9 +91,26 @@ static void add(const void *a, fo_dtype a_dtype, const void *b, fo_dtype b_dtype
         for (; i + LANES <= end; i += LANES)
             store16(y, y_dtype, i, load16(a, a_dtype, i) + load16(b, b_dtype, i));
         if (i < end)
-            store_part(y, y_dtype, i,
-                       load_part(a, a_dtype, i, end - i) + load_part(b, b_dtype, i, end - i),
-                       end - i);
+            store_n(y, y_dtype, i,
+                    load_n(a, a_dtype, i, end - i) + load_n(b, b_dtype, i, end - i), end - i);
+    }
+}
+
+FO_VEC_INLINE void column_part(const void *x, fo_dtype dtype, int64_t at, float *sum, int64_t j,
+                               int64_t count)
+{
+    store_n(sum, FO_F32, j, load_n(sum, FO_F32, j, count) + load_n(x, dtype, at + j, count), count);
+}
+
+FO_VEC_INLINE void column_rows(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t begin,
+                               int64_t end, float *sum)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t j = begin;
+        for (; j + LANES <= end; j += LANES)
+            column_part(x, dtype, row * n, sum, j, LANES);
+        if (j < end)
+            column_part(x, dtype, row * n, sum, j, end - j);
     }
 }
 
@@ -96,14 +121,18 @@ static void column_sum(const void *x, fo_dtype dtype, int64_t rows, int64_t n, f
 #pragma omp parallel for if (threads > 1 && rows * n > CHUNK) num_threads(threads)
     for (int64_t chunk = 0; chunk < chunks_of(n, COLUMNS); chunk++) {
         int64_t begin = chunk * COLUMNS, end = least(n, begin + COLUMNS);
-        for (int64_t row = 0; row < rows; row++) {
-            int64_t at = row * n;
-            for (int64_t j = begin; j < end; j += LANES)
-                store_upto(sum, FO_F32, j,
-                           load_upto(sum, FO_F32, j, end) +
-                               load_upto(x, dtype, at + j, at + end), end);
-        }
+        if (dtype == FO_BF16)
+            column_rows(x, FO_BF16, rows, n, begin, end, sum);
+        else
+            column_rows(x, FO_F32, rows, n, begin, end, sum);
     }
+}
+
+FO_VEC_INLINE void dropout_part(float *x, int64_t i, uint64_t first, float p, uint64_t key,
+                                uint64_t stream, int64_t count)
+{
+    v16 uniform = uniform16(key, stream, first + (uint64_t)i, 1);
+    store_n(x, FO_F32, i, drop16(load_n(x, FO_F32, i, count), uniform, p), count);
 }
 
 static void dropout(float *x, int64_t row, int64_t rows, int64_t n, float p, uint64_t key,
@@ -116,28 +145,39 @@ static void dropout(float *x, int64_t row, int64_t rows, int64_t n, float p, uin
     uint64_t first = (uint64_t)row * (uint64_t)n;
 #pragma omp parallel for if (threads > 1 && total > CHUNK) num_threads(threads)
     for (int64_t chunk = 0; chunk < chunks_of(total, CHUNK); chunk++) {
-        int64_t begin = chunk * CHUNK, end = least(total, begin + CHUNK);
-        for (int64_t i = begin; i < end; i += LANES)
-            store_upto(x, FO_F32, i,
-                       drop16(load_upto(x, FO_F32, i, end),
-                              uniform16(key, stream, first + (uint64_t)i, 1), p), end);
+        int64_t i = chunk * CHUNK, end = least(total, i + CHUNK);
+        for (; i + LANES <= end; i += LANES)
+            dropout_part(x, i, first, p, key, stream, LANES);
+        if (i < end)
+            dropout_part(x, i, first, p, key, stream, end - i);
     }
+}
+
+FO_VEC_INLINE void squares_part(const float *x, int64_t i, int64_t count, d8 sum[2])
+{
+    v16 v = load_n(x, FO_F32, i, count);
+    v8 half[2];
+    memcpy(half, &v, sizeof half);
+    d8 a = __builtin_convertvector(half[0], d8), b = __builtin_convertvector(half[1], d8);
+    sum[0] += a * a;
+    sum[1] += b * b;
 }
 
 static double sum_squares_chunk(const float *x, int64_t n)
 {
-    d8 low = {0}, high = {0};
-    for (int64_t i = 0; i < n; i += LANES) {
-        v16 v = load_upto(x, FO_F32, i, n);
-        v8 half[2];
-        memcpy(half, &v, sizeof half);
-        d8 a = __builtin_convertvector(half[0], d8), b = __builtin_convertvector(half[1], d8);
-        low += a * a;
-        high += b * b;
+    d8 even[2] = {{0}, {0}}, odd[2] = {{0}, {0}};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        squares_part(x, i, LANES, even);
+        squares_part(x, i + LANES, LANES, odd);
     }
-    low += high;
+    for (; i + LANES <= n; i += LANES)
+        squares_part(x, i, LANES, even);
+    if (i < n)
+        squares_part(x, i, n - i, odd);
+    d8 all = (even[0] + even[1]) + (odd[0] + odd[1]);
     double sum[8];
-    memcpy(sum, &low, sizeof sum);
+    memcpy(sum, &all, sizeof sum);
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
@@ -158,22 +198,32 @@ static double sum_squares(const float *x, int64_t n)
     return sum;
 }
 
-static void adamw_chunk(const fo_adamw *o, const float *grad, float *w, float *m, float *v, int64_t n)
+FO_VEC_INLINE void adamw_part(const fo_adamw *o, const float *grad, float *w, float *m, float *v,
+                              int64_t i, int64_t count)
 {
     float rest1 = 1.0f - o->beta1, rest2 = 1.0f - o->beta2, shrink = o->lr * o->decay;
-    for (int64_t i = 0; i < n; i += LANES) {
-        v16 g = load_upto(grad, FO_F32, i, n) * o->grad_scale;
-        v16 wi = load_upto(w, FO_F32, i, n);
-        v16 mi = load_upto(m, FO_F32, i, n);
-        v16 vi = load_upto(v, FO_F32, i, n);
-        wi -= shrink * wi;
-        mi = o->beta1 * mi + rest1 * g;
-        vi = o->beta2 * vi + rest2 * g * g;
-        wi -= o->lr * (mi / o->correction1) / (sqrt16(vi / o->correction2) + o->eps);
-        store_upto(w, FO_F32, i, wi, n);
-        store_upto(m, FO_F32, i, mi, n);
-        store_upto(v, FO_F32, i, vi, n);
-    }
+    v16 g = load_n(grad, FO_F32, i, count) * o->grad_scale;
+    v16 wi = load_n(w, FO_F32, i, count);
+    v16 mi = load_n(m, FO_F32, i, count);
+    v16 vi = load_n(v, FO_F32, i, count);
+    wi -= shrink * wi;
+    mi = o->beta1 * mi + rest1 * g;
+    vi = o->beta2 * vi + rest2 * g * g;
+    wi -= o->lr * (mi / o->correction1) / (sqrt16(vi / o->correction2) + o->eps);
+    store_n(w, FO_F32, i, wi, count);
+    store_n(m, FO_F32, i, mi, count);
+    store_n(v, FO_F32, i, vi, count);
+}
+
+static void adamw_chunk(const fo_adamw *adamw, const float *grad, float *w, float *m, float *v,
+                        int64_t n)
+{
+    fo_adamw o = *adamw;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        adamw_part(&o, grad, w, m, v, i, LANES);
+    if (i < n)
+        adamw_part(&o, grad, w, m, v, i, n - i);
 }
 
 static void adamw(const fo_adamw *o, const float *grad, float *w, float *m, float *v, int64_t n)

@@ -5,6 +5,9 @@
 
 #include <math.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #include "base/bf16.h"
 #include "kernel/vec/vec.h"
@@ -39,7 +42,7 @@ FO_VEC_INLINE v16 select16(i16 mask, v16 yes, v16 no)
     return (v16)((mask & (i16)yes) | (~mask & (i16)no));
 }
 
-/* Lane by lane a > b ? a : b and a < b ? a : b, so b where one is not a number: the processors' own
+/* Lane by lane a > b ? a : b and a < b ? a : b, so b where either is not a number: the processor's own
  * instructions, which the compiler does not find by itself. */
 FO_VEC_INLINE v16 max16(v16 a, v16 b)
 {
@@ -60,7 +63,19 @@ FO_VEC_INLINE v16 max16(v16 a, v16 b)
 
 FO_VEC_INLINE v16 min16(v16 a, v16 b)
 {
-    return -max16(-a, -b);
+#if defined(__AVX512F__)
+    return (v16)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__SSE2__)
+    __m128 x[4], y[4];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (int i = 0; i < 4; i++)
+        x[i] = _mm_min_ps(x[i], y[i]);
+    memcpy(&a, x, sizeof a);
+    return a;
+#else
+    return select16(a < b, a, b);
+#endif
 }
 
 FO_VEC_INLINE v16 load_f32(const float *x)
@@ -114,9 +129,12 @@ FO_VEC_INLINE void store16(void *x, fo_dtype dtype, int64_t i, v16 v)
     }
 }
 
-/* The first `count` < 16 lanes; the others are 0. */
-FO_VEC_INLINE v16 load_part(const void *x, fo_dtype dtype, int64_t i, int64_t count)
+/* The first `count` lanes; the others are 0. Loops call this with a constant LANES and treat their tail
+ * apart: `for (; i + LANES <= n; ...) part(..., LANES); if (i < n) part(..., n - i);` */
+FO_VEC_INLINE v16 load_n(const void *x, fo_dtype dtype, int64_t i, int64_t count)
 {
+    if (count == LANES)
+        return load16(x, dtype, i);
     if (dtype == FO_F32) {
         v16 v = {0};
         memcpy(&v, (const float *)x + i, (size_t)count * sizeof(float));
@@ -127,28 +145,16 @@ FO_VEC_INLINE v16 load_part(const void *x, fo_dtype dtype, int64_t i, int64_t co
     return from_bf16(half);
 }
 
-FO_VEC_INLINE void store_part(void *x, fo_dtype dtype, int64_t i, v16 v, int64_t count)
+FO_VEC_INLINE void store_n(void *x, fo_dtype dtype, int64_t i, v16 v, int64_t count)
 {
-    if (dtype == FO_F32) {
+    if (count == LANES) {
+        store16(x, dtype, i, v);
+    } else if (dtype == FO_F32) {
         memcpy((float *)x + i, &v, (size_t)count * sizeof(float));
     } else {
         h16 half = to_bf16(v);
         memcpy((fo_bf16 *)x + i, &half, (size_t)count * sizeof(fo_bf16));
     }
-}
-
-/* Loads and stores min(16, n - i) lanes. */
-FO_VEC_INLINE v16 load_upto(const void *x, fo_dtype dtype, int64_t i, int64_t n)
-{
-    return n - i >= LANES ? load16(x, dtype, i) : load_part(x, dtype, i, n - i);
-}
-
-FO_VEC_INLINE void store_upto(void *x, fo_dtype dtype, int64_t i, v16 v, int64_t n)
-{
-    if (n - i >= LANES)
-        store16(x, dtype, i, v);
-    else
-        store_part(x, dtype, i, v, n - i);
 }
 
 FO_VEC_INLINE i16 lanes_below(int64_t count)
@@ -194,8 +200,7 @@ FO_VEC_INLINE v16 sqrt16(v16 v)
 FO_VEC_INLINE v16 exp16(v16 x)
 {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer kept in the low bits */
-    x = select16(x > 89.0f, splat(89.0f), x);
-    x = select16(x < -104.5f, splat(-104.5f), x);
+    x = max16(splat(-104.5f), min16(splat(89.0f), x)); /* not a number stays */
     v16 shifted = x * 1.44269504088896341f + magic;
     v16 n = shifted - magic;
     v16 r = x - n * 0.693359375f; /* exact: 10 bits of ln 2 times at most 8 of n */
@@ -228,8 +233,7 @@ FO_VEC_INLINE v16 gelu16(v16 x)
 FO_VEC_INLINE v16 gelu_grad16(v16 x)
 {
     /* Constant beyond: the polynomial must not overflow against a slope of 0. */
-    x = select16(x > 30.0f, splat(30.0f), x);
-    x = select16(x < -30.0f, splat(-30.0f), x);
+    x = max16(splat(-30.0f), min16(splat(30.0f), x));
     v16 s = gelu_sigmoid(x);
     return s + x * (s * (1.0f - s)) * (1.5957691216057308f + 0.21406443848968608f * (x * x));
 }

@@ -26,9 +26,12 @@ FO_VEC_INLINE u16 pair_words(v16 a, v16 b)
     return words;
 }
 
+/* Lanes i, i + 1, ... of x[n]; 0 past its end. */
 FO_VEC_INLINE v16 load_guarded(const float *x, int64_t i, int64_t n)
 {
-    return i >= n ? (v16){0} : load_upto(x, FO_F32, i, n);
+    if (i + LANES <= n)
+        return load_f32(x + i);
+    return i >= n ? (v16){0} : load_n(x, FO_F32, i, n - i);
 }
 
 /* 16 columns of b stored as [n, k], from column j and row i on: one word a lane, `pair` rows a word. */

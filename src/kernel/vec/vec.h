@@ -54,9 +54,9 @@ typedef struct fo_kernel_vec {
 
     /* The elementwise parts of attention (attention.c), one thread, one block of queries or keys. */
 
-    /* scores [rows, n] of queries q, q + 1, ...: p = exp(scale * (s - max)) (T, 0 above the diagonal,
-     * dropped), row sums and log-sum-exp; scores is overwritten. */
-    void (*attention_softmax)(float *scores, int64_t q, int64_t rows, int64_t n, float scale,
+    /* scores [rows, n] of queries q, q + 1, ... by keys 0, 1, ...; n a multiple of 16 in both:
+     * p = exp(scale * (s - max)) (T, 0 above the diagonal, dropped), row sums and log-sum-exp. */
+    void (*attention_softmax)(const float *scores, int64_t q, int64_t rows, int64_t n, float scale,
                               const fo_kernel_attention_drop *, void *p, fo_dtype dtype, float *sum,
                               float *lse);
     /* The same probabilities from lse, transposed: scores and dp [rows, n] of keys k, k + 1, ... by

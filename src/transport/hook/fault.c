@@ -84,7 +84,8 @@ static fo_status fault_isend(fo_endpoint *endpoint, fo_request *request, int pee
     }
     if (fault->fault.delay_ns <= 0) {
         request->hook[0] = SENT;
-        return fault->hook.inner->ops->isend(fault->hook.inner, request, peer, tag, data, bytes, imm);
+        return fault->hook.inner->ops->isend(fault->hook.inner, request, peer, tag, data, bytes,
+                                             imm);
     }
     fo_status status = fault_progress(endpoint); /* after a failure those held may be gone */
     if (status != FO_OK)

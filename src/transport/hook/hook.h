@@ -14,7 +14,7 @@ typedef struct fo_hook {
 /* Makes `hook` a wrapper of `inner` that passes everything on. */
 void fo_transport_hook_open(fo_hook *hook, fo_endpoint *inner, void (*close)(fo_hook *));
 
-/* The words request->hook[]: the link hook uses those of receives, the fault hook those of sends, so the two
- * may wrap each other. */
+/* The words request->hook[]: the link hook uses those of receives, the fault hook those of sends,
+ * so the two may wrap each other. */
 
 #endif

@@ -1,18 +1,18 @@
 /* Link emulation: messages arrive when they would over links of a given bandwidth and latency.
  *
- * The sender computes when a message starts to leave its port and stamps that time into the message's
- * word (so the word of the caller is not passed on: the wrapper has no FO_TRANSPORT_IMM). The receiver
- * keeps every receive in one of four stages:
+ * The sender computes when a message starts to leave its port and stamps that time into the
+ * message's word (so the word of the caller is not passed on: the wrapper has no FO_TRANSPORT_IMM).
+ * The receiver keeps every receive in one of four stages:
  *
  *   POSTED     the inner transport has no message yet
- *   ARRIVED    message here; it begins to enter the port at `ready` = max(stamp, time of posting) or later
- *   COMMITTED  the port has been given to it; `due` is when test() may say so
- *   DUE        a wait has ended because of it (so that the next wait does not end again)
+ *   ARRIVED    message here; it begins to enter the port at `ready` = max(stamp, time of posting)
+ * or later COMMITTED  the port has been given to it; `due` is when test() may say so DUE        a
+ * wait has ended because of it (so that the next wait does not end again)
  *
- * ARRIVED is sorted by `ready`, and a message is committed only once its time has come: whatever another
- * peer sends from now on starts later, so ports are given out in the order of the stamps, whichever
- * receive the caller happens to test. Times are computed, never observed: a receiver that was busy finds
- * messages delivered when they would have been. No byte is touched for any of it. */
+ * ARRIVED is sorted by `ready`, and a message is committed only once its time has come: whatever
+ * another peer sends from now on starts later, so ports are given out in the order of the stamps,
+ * whichever receive the caller happens to test. Times are computed, never observed: a receiver that
+ * was busy finds messages delivered when they would have been. No byte is touched for any of it. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -168,7 +168,8 @@ static fo_status link_irecv_view(fo_endpoint *endpoint, fo_request *request, int
     return status;
 }
 
-/* POSTED -> ARRIVED, or out of our hands when the inner test failed: asked again, it says so again. */
+/* POSTED -> ARRIVED, or out of our hands when the inner test failed: asked again, it says so again.
+ */
 static void note_arrival(link_hook *link, fo_request *request, fo_status status)
 {
     list_remove(&link->posted[request->peer], request);
@@ -231,7 +232,8 @@ static fo_status link_progress(fo_endpoint *endpoint)
     link_hook *link = link_of(endpoint);
     fo_endpoint *inner = link->hook.inner;
     fo_status status = inner->ops->progress(inner);
-    if (status != FO_OK || !link->tracked) /* after a failure no request is looked at: it may be gone */
+    if (status != FO_OK ||
+        !link->tracked) /* after a failure no request is looked at: it may be gone */
         return status;
     status = note_arrivals(link);
     if (status == FO_OK && link->arrived.first)
@@ -245,7 +247,8 @@ static fo_status link_test(fo_endpoint *endpoint, fo_request *request)
     fo_endpoint *inner = link->hook.inner;
     if (request->kind == FO_REQUEST_SEND || request->hook[0] == STAGE_NONE)
         return inner->ops->test(inner, request);
-    /* also when it is due already: the inner transport must get its turn, and say whether it failed */
+    /* also when it is due already: the inner transport must get its turn, and say whether it failed
+     */
     fo_status status = link_progress(endpoint);
     if (status != FO_OK)
         return status;
@@ -260,7 +263,8 @@ static fo_status link_test(fo_endpoint *endpoint, fo_request *request)
     return FO_OK;
 }
 
-/* True when something became due that no wait has told yet; *earliest: the next time something may be. */
+/* True when something became due that no wait has told yet; *earliest: the next time something may
+ * be. */
 static bool has_news(link_hook *link, int64_t now, int64_t *earliest)
 {
     bool news = false;
@@ -276,8 +280,8 @@ static bool has_news(link_hook *link, int64_t now, int64_t *earliest)
     }
     for (fo_request *request = link->arrived.first; request; request = next_of(request)) {
         int64_t port = *port_of(link, link->ingress_free, request->peer);
-        int64_t due = later(time_of(request), port) + transfer_ns(link, request->bytes) +
-                      link->latency_ns;
+        int64_t due =
+            later(time_of(request), port) + transfer_ns(link, request->bytes) + link->latency_ns;
         if (due < *earliest)
             *earliest = due;
     }
@@ -314,7 +318,8 @@ static fo_status link_set(fo_endpoint *endpoint, const fo_link *link_wanted)
         return fo_base_error(FO_INVALID, "an emulated latency of %g s, expected 0 or more",
                              wanted.latency_s);
     if (wanted.topology != FO_SWITCH && wanted.topology != FO_MESH)
-        return fo_base_error(FO_INVALID, "topology %d of an emulated link, expected FO_SWITCH or FO_MESH",
+        return fo_base_error(FO_INVALID,
+                             "topology %d of an emulated link, expected FO_SWITCH or FO_MESH",
                              (int)wanted.topology);
     link->link = wanted;
     link->latency_ns = (int64_t)(wanted.latency_s * 1e9 + 0.5);
@@ -336,8 +341,10 @@ fo_status fo_transport_hook_link(fo_endpoint *inner, const fo_link *wanted, fo_e
 {
     *wrapped = NULL;
     if (!(inner->ops->caps & FO_TRANSPORT_IMM))
-        return fo_base_error(FO_UNSUPPORTED, "transport \"%s\" cannot emulate a link: its messages carry "
-                             "no word", inner->ops->name);
+        return fo_base_error(FO_UNSUPPORTED,
+                             "transport \"%s\" cannot emulate a link: its messages carry "
+                             "no word",
+                             inner->ops->name);
     link_hook *link = calloc(1, sizeof *link);
     if (!link)
         return fo_base_error(FO_NO_MEMORY, "no memory for an emulated link");

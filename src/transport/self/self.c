@@ -1,9 +1,10 @@
 /* Ranks as threads of one process: the transport to copy, and the one for the thread sanitizer.
  *
- * Every rank has a mailbox: an inbox of messages and a counter of events, under one lock, with a bell
- * (condition variable) to wake it. A sender appends a cell that points to its data; the receiver takes
- * the inbox over, matches (match.h), copies or hands out the pointer, and marks the cell done. A request
- * is touched by its own rank only, so one that was abandoned after a failure can hurt nobody. */
+ * Every rank has a mailbox: an inbox of messages and a counter of events, under one lock, with a
+ * bell (condition variable) to wake it. A sender appends a cell that points to its data; the
+ * receiver takes the inbox over, matches (match.h), copies or hands out the pointer, and marks the
+ * cell done. A request is touched by its own rank only, so one that was abandoned after a failure
+ * can hurt nobody. */
 #include "transport/self/self.h"
 
 #include <pthread.h>
@@ -101,7 +102,8 @@ static void notify(self_rank *to, fo_message *message)
 static void finish(self_rank *self, fo_message *message)
 {
     self_rank *sender = &self->group->ranks[message->source];
-    atomic_store_explicit(&message->done, 1, memory_order_release); /* the cell is the sender's again */
+    atomic_store_explicit(&message->done, 1,
+                          memory_order_release); /* the cell is the sender's again */
     notify(sender, NULL);
 }
 
@@ -237,8 +239,8 @@ static void *self_alloc(fo_endpoint *endpoint, size_t bytes)
         block = aligned_alloc(64, whole);
     }
     if (!block) {
-        fo_base_error(FO_NO_MEMORY, "rank %d has no %zu bytes left, %zu are free", self->base.rank, bytes,
-                      self->memory_left);
+        fo_base_error(FO_NO_MEMORY, "rank %d has no %zu bytes left, %zu are free", self->base.rank,
+                      bytes, self->memory_left);
         return NULL;
     }
     memset(block, 0, whole);

@@ -1,4 +1,5 @@
-/* The blocks cover the arena without gaps, sorted by offset; neighbours that are free are merged. */
+/* The blocks cover the arena without gaps, sorted by offset; neighbours that are free are merged.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,10 +1,10 @@
 /* Reserves the shared mapping, forks the ranks and watches over them.
  *
- * The parent computes nothing: it waits for children and signals. A rank that dies is declared failed,
- * which wakes the others; what still runs GRACE_NS after a failure is killed. The first SIGINT or SIGTERM
- * sets a flag that ranks may ask for, the second kills them. A rank whose parent dies is killed by the
- * kernel. FLASHOVERLAP_SPIN_US sets how long a waiting rank spins before it sleeps (default 20, 0 when
- * there are more ranks than cores). */
+ * The parent computes nothing: it waits for children and signals. A rank that dies is declared
+ * failed, which wakes the others; what still runs GRACE_NS after a failure is killed. The first
+ * SIGINT or SIGTERM sets a flag that ranks may ask for, the second kills them. A rank whose parent
+ * dies is killed by the kernel. FLASHOVERLAP_SPIN_US sets how long a waiting rank spins before it
+ * sleeps (default 20, 0 when there are more ranks than cores). */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +35,8 @@ typedef struct launch_state {
     struct sigaction old_child;
 } launch_state;
 
-/* ---- the mapping ---------------------------------------------------------------------------------- */
+/* ---- the mapping
+ * ---------------------------------------------------------------------------------- */
 
 static fo_status reserve(launch_state *state, const fo_transport_options *options)
 {
@@ -59,13 +60,15 @@ static fo_status reserve(launch_state *state, const fo_transport_options *option
         state->shared->arena_bytes = arena;
         return FO_OK;
     }
-    return fo_base_error(FO_NO_MEMORY,
-                         "could not reserve shared memory for %d ranks, tried from %zu down to %zu MiB "
-                         "a rank: %s; is the address space limited (ulimit -v)?",
-                         options->ranks, wanted >> 20, least >> 20, strerror(errno));
+    return fo_base_error(
+        FO_NO_MEMORY,
+        "could not reserve shared memory for %d ranks, tried from %zu down to %zu MiB "
+        "a rank: %s; is the address space limited (ulimit -v)?",
+        options->ranks, wanted >> 20, least >> 20, strerror(errno));
 }
 
-/* ---- a rank ----------------------------------------------------------------------------------------- */
+/* ---- a rank
+ * ----------------------------------------------------------------------------------------- */
 
 static int64_t spin_time(int ranks)
 {
@@ -75,8 +78,8 @@ static int64_t spin_time(int ranks)
     return ranks <= fo_transport_machine_cores() ? SPIN_US * 1000 : 0;
 }
 
-static void run_rank(launch_state *state, int rank, pid_t parent, const fo_transport_options *options,
-                     fo_transport_main rank_main, void *arg)
+static void run_rank(launch_state *state, int rank, pid_t parent,
+                     const fo_transport_options *options, fo_transport_main rank_main, void *arg)
 {
     shm_endpoint shm;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -85,7 +88,8 @@ static void run_rank(launch_state *state, int rank, pid_t parent, const fo_trans
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* timeouts end when they say */
     signal(SIGINT, SIG_IGN); /* a terminal sends it to all; the parent decides */
     signal(SIGTERM, SIG_IGN);
-    /* a handler of the caller's may jump to where the caller goes on: here that would be a second caller */
+    /* a handler of the caller's may jump to where the caller goes on: here that would be a second
+     * caller */
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
         signal(crashes[i], SIG_DFL);
@@ -105,7 +109,8 @@ static void run_rank(launch_state *state, int rank, pid_t parent, const fo_trans
     _exit(0); /* what the caller registered for its own exit is the caller's */
 }
 
-/* ---- the parent --------------------------------------------------------------------------------------- */
+/* ---- the parent
+ * --------------------------------------------------------------------------------------- */
 
 static void watch_signals(launch_state *state)
 {

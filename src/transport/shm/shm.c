@@ -1,4 +1,5 @@
-/* The endpoint of one process: messages are cells in shared memory that point to the sender's data. */
+/* The endpoint of one process: messages are cells in shared memory that point to the sender's data.
+ */
 #include "transport/shm/shm.h"
 
 #include <linux/futex.h>
@@ -101,8 +102,8 @@ static fo_status shm_isend(fo_endpoint *endpoint, fo_request *request, int peer,
         if (!cell->bounce) {
             cell->next = shm->free_cells;
             shm->free_cells = cell;
-            return fo_base_error(FO_NO_MEMORY,
-                                 "no shared memory left to send %zu bytes from private memory", bytes);
+            return fo_base_error(
+                FO_NO_MEMORY, "no shared memory left to send %zu bytes from private memory", bytes);
         }
         data = memcpy(cell->bounce, data, bytes);
     }
@@ -152,8 +153,7 @@ static fo_status shm_irecv_view(fo_endpoint *endpoint, fo_request *request, int 
 /* Takes over the inbox, turns it round (the newest is on top) and matches. */
 static void drain_inbox(shm_endpoint *shm)
 {
-    fo_message *newest =
-        atomic_exchange_explicit(&shm->mailbox->inbox, NULL, memory_order_acquire);
+    fo_message *newest = atomic_exchange_explicit(&shm->mailbox->inbox, NULL, memory_order_acquire);
     fo_message *oldest = NULL;
     while (newest) {
         fo_message *next = newest->next;

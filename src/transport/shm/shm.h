@@ -15,7 +15,8 @@
 
 extern const fo_transport fo_transport_shm;
 
-/* ---- arena.c: first fit over a sorted list of blocks, kept outside the memory it describes ---------- */
+/* ---- arena.c: first fit over a sorted list of blocks, kept outside the memory it describes
+ * ---------- */
 
 typedef struct shm_block {
     size_t offset, bytes;
@@ -37,10 +38,11 @@ void *fo_transport_arena_take(shm_arena *arena, size_t bytes, bool zeroed);
 /* keep: leave the pages in place for the next user. */
 void fo_transport_arena_give(shm_arena *arena, void *memory, bool keep);
 
-/* ---- what all processes share ------------------------------------------------------------------- */
+/* ---- what all processes share -------------------------------------------------------------------
+ */
 
-/* Of one rank. Anyone pushes to `inbox` (a stack; the owner takes all of it and turns it round) and then
- * counts up `events`; `sleeping` says that the owner must be woken. */
+/* Of one rank. Anyone pushes to `inbox` (a stack; the owner takes all of it and turns it round) and
+ * then counts up `events`; `sleeping` says that the owner must be woken. */
 typedef struct shm_mailbox {
     alignas(128) _Atomic(fo_message *) inbox;
     atomic_uint events;

@@ -13,16 +13,16 @@
 #include "group/group.h"
 
 /* A rank may be a forked process, where cmocka's assertions must not be used. */
-#define CHECK(condition)                                                                          \
-    do                                                                                            \
-        if (!(condition))                                                                         \
-            return fo_base_error(FO_INTERNAL, "line %d: not so: %s", __LINE__, #condition);       \
+#define CHECK(condition)                                                                    \
+    do                                                                                      \
+        if (!(condition))                                                                   \
+            return fo_base_error(FO_INTERNAL, "line %d: not so: %s", __LINE__, #condition); \
     while (0)
-#define TRY(call)                                                                                 \
-    do {                                                                                          \
-        fo_status try_status = (call);                                                            \
-        if (try_status != FO_OK)                                                                  \
-            return try_status;                                                                    \
+#define TRY(call)                      \
+    do {                               \
+        fo_status try_status = (call); \
+        if (try_status != FO_OK)       \
+            return try_status;         \
     } while (0)
 
 static const char *transport_at(int index)
@@ -74,9 +74,11 @@ static void test_refusals(void **state)
     assert_refused((fo_group_options){.ranks = -3}, "-3 ranks");
     assert_refused((fo_group_options){.ranks = 1, .threads = -1}, "-1 threads");
     assert_refused((fo_group_options){.ranks = 1, .deadline_s = -1}, "deadline");
-    assert_refused((fo_group_options){.ranks = 1, .transport = "pigeon"}, "\"pigeon\", built in are: ");
+    assert_refused((fo_group_options){.ranks = 1, .transport = "pigeon"},
+                   "\"pigeon\", built in are: ");
     assert_refused((fo_group_options){.ranks = 1, .transport = "pigeon"}, "self");
-    assert_refused((fo_group_options){.ranks = 1, .kernel = "abacus"}, "\"abacus\", built in are: ");
+    assert_refused((fo_group_options){.ranks = 1, .kernel = "abacus"},
+                   "\"abacus\", built in are: ");
     fo_group_options options = {.ranks = 1, .transport = "self", .link = {.bytes_per_s = -5}};
     assert_int_equal(fo_group_run(&options, never, NULL), FO_INVALID);
     assert_non_null(strstr(fo_last_error(), "-5 bytes/s"));
@@ -176,7 +178,8 @@ static fo_status relinked(fo_group *group, void *arg)
     (void)arg;
     fo_endpoint *e = fo_group_endpoint(group);
     int size = e->size;
-    fo_link off = {0}, port = {.bytes_per_s = 1e8}, mesh = {.bytes_per_s = 1e8, .topology = FO_MESH};
+    fo_link off = {0}, port = {.bytes_per_s = 1e8},
+            mesh = {.bytes_per_s = 1e8, .topology = FO_MESH};
     fo_link links[] = {off, port, off, mesh};
     size_t bytes = 1000000; /* 10 ms */
     char *data = fo_group_alloc(group, bytes);

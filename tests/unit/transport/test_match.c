@@ -33,7 +33,7 @@ static void test_order_and_tags(void **state)
     assert_ptr_equal(fo_transport_match_arrive(&match, &a), &requests[3]);
     assert_ptr_equal(fo_transport_match_arrive(&match, &b), &requests[0]);
     assert_ptr_equal(fo_transport_match_arrive(&match, &c), &requests[2]);
-    assert_null(fo_transport_match_arrive(&match, &d)); /* no third receive of tag 7 */
+    assert_null(fo_transport_match_arrive(&match, &d));     /* no third receive of tag 7 */
     assert_null(fo_transport_match_arrive(&match, &other)); /* another peer */
     assert_ptr_equal(fo_transport_match_arrive(&match, &e), &requests[1]);
     assert_ptr_equal(fo_transport_match_post(&match, &requests[0]), &d);
@@ -83,7 +83,8 @@ static void test_random_order(void **state)
         }
         int expected = 0;
         for (int tag = 0; tag < TAGS; tag++)
-            expected += sent_by_tag[tag] < posted_by_tag[tag] ? sent_by_tag[tag] : posted_by_tag[tag];
+            expected +=
+                sent_by_tag[tag] < posted_by_tag[tag] ? sent_by_tag[tag] : posted_by_tag[tag];
         assert_int_equal(met, expected);
         fo_transport_match_free(&match);
     }
