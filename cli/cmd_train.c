@@ -45,7 +45,7 @@ int cmd_train(int argc, char **argv)
         {CLI_INT64, "vocabulary", &o.vocabulary, "N", "of token files", 0, 1e8},
         {CLI_UINT64, "seed", &o.seed, "N", "seed", 0, 0},
         {.type = CLI_SECTION, .name = "optimisation"},
-        {CLI_INT64, "steps", &o.steps, "N", "steps", 0, 1e12},
+        {CLI_INT64, "steps", &o.steps, "N", "steps", 1, 1e12},
         {CLI_INT64, "batch", &o.batch, "N", "sequences", 1, 1e8},
         {CLI_INT64, "accumulate", &o.accumulate, "N", "batches a step", 1, 1e8},
         {CLI_INT64, "warmup", &o.warmup, "N", "steps", 0, 1e12},

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WORD = 64, NAMES = 96, HALF = 40, NAME_WIDTH = 17 };
+enum { WORD = 64, NAMES = 96, HALF = 40, NAME_WIDTH = 17, FAR = 1 << 20 };
 
 /* ---- words ---------------------------------------------------------------------------------------- */
 
@@ -21,21 +21,25 @@ static int min3(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Levenshtein's distance; words longer than WORD are far from everything. */
+/* Changed, missing, additional and swapped letters that make b of a; a lot for words longer than WORD. */
 static int distance(const char *a, const char *b)
 {
-    int previous[WORD + 1], current[WORD + 1];
+    int before[WORD + 1] = {0}, previous[WORD + 1], current[WORD + 1];
     int length = (int)strlen(b);
     if (length > WORD || strlen(a) > WORD)
-        return WORD;
+        return FAR;
     for (int j = 0; j <= length; j++)
         previous[j] = j;
     for (int i = 1; a[i - 1]; i++) {
         current[0] = i;
-        for (int j = 1; j <= length; j++)
+        for (int j = 1; j <= length; j++) {
             current[j] = min3(previous[j] + 1, current[j - 1] + 1,
                               previous[j - 1] + (a[i - 1] != b[j - 1]));
-        memcpy(previous, current, sizeof current);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                current[j] = min3(current[j], before[j - 2] + 1, FAR);
+        }
+        memcpy(before, previous, ((size_t)length + 1) * sizeof *before);
+        memcpy(previous, current, ((size_t)length + 1) * sizeof *current);
     }
     return previous[length];
 }
@@ -43,7 +47,7 @@ static int distance(const char *a, const char *b)
 const char *cli_options_nearest(const char *word, const char *const *words, int count)
 {
     const char *nearest = NULL;
-    int least = 1 + (int)strlen(word) / 4; /* more than that wrong is no misspelling */
+    int least = ((int)strlen(word) + 1) / 3; /* more than that wrong is no misspelling */
     for (int i = 0; i < count; i++) {
         int found = distance(word, words[i]);
         bool begins = strlen(word) >= 3 && !strncmp(word, words[i], strlen(word));

@@ -1,5 +1,4 @@
 /* Status texts, the error sentence, the clock, data types and the split into shards. */
-#define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>

@@ -11,7 +11,7 @@ static bool is_comm(const fo_task *task)
 }
 
 /* The RECV that delivered the rows a task reads through `ref`: the last one listed before it into the
- * same buffer with the same global rows. -1: not received. */
+ * same rows of the buffer. -1: not received. */
 static int32_t find_source(const fo_program *program, int32_t index, fo_ref ref)
 {
     const fo_task *task = &program->tasks[index];
@@ -20,7 +20,7 @@ static int32_t find_source(const fo_program *program, int32_t index, fo_ref ref)
     for (int32_t t = index - 1; t >= 0; t--) {
         const fo_task *recv = &program->tasks[t];
         if (recv->kind == FO_TASK_RECV && recv->out.buffer == ref.buffer &&
-            recv->row <= task->row && recv->row + recv->rows >= task->row + task->rows)
+            recv->out.row - recv->row == ref.row - task->row && recv->row <= task->row && recv->row + recv->rows >= task->row + task->rows)
             return t;
     }
     return -1;

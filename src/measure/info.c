@@ -1,13 +1,10 @@
 /* What is built in and what the machine has. */
 #include "flashoverlap/info.h"
 
-#include <stdint.h>
-#include <unistd.h>
-
 #include "base/error.h"
 #include "flashoverlap/version.h"
 #include "kernel/kernel.h"
-#include "transport/cores.h"
+#include "transport/machine.h"
 #include "transport/transport.h"
 
 #if defined(__clang__)
@@ -19,11 +16,6 @@
 #endif
 
 /* Texts printed here come from the tables of this library and need no escaping. */
-
-static int64_t memory_bytes(void)
-{
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-}
 
 static void print_dtypes(const fo_kernel *kernel, const char *quote, FILE *out)
 {
@@ -39,9 +31,9 @@ static void print_json(FILE *out)
 {
     fprintf(out,
             "{\"version\": \"%s\", \"compiler\": \"%s\", \"isa\": \"%s\", \"cores\": %d, "
-            "\"memory_bytes\": %lld,\n \"kernels\": [",
-            FO_VERSION, COMPILER, fo_kernel_at(0)->isa(), fo_transport_cores_count(),
-            (long long)memory_bytes());
+            "\"memory_bytes\": %zu,\n \"kernels\": [",
+            FO_VERSION, COMPILER, fo_kernel_at(0)->isa(), fo_transport_machine_cores(),
+            fo_transport_machine_memory());
     for (int i = 0; fo_kernel_at(i); i++) {
         const fo_kernel *kernel = fo_kernel_at(i);
         fprintf(out, "%s\n  {\"name\": \"%s\", \"isa\": \"%s\", \"dtypes\": [", i ? "," : "",
@@ -60,8 +52,8 @@ static void print_text(FILE *out)
 {
     fprintf(out, "flashoverlap %s, built with %s\n\n", FO_VERSION, COMPILER);
     fprintf(out, "instruction set  %s\n", fo_kernel_at(0)->isa());
-    fprintf(out, "cores            %d\n", fo_transport_cores_count());
-    fprintf(out, "memory           %.1f GB\n", (double)memory_bytes() * 1e-9);
+    fprintf(out, "cores            %d\n", fo_transport_machine_cores());
+    fprintf(out, "memory           %.1f GB\n", (double)fo_transport_machine_memory() * 1e-9);
     fputs("kernels\n", out);
     for (int i = 0; fo_kernel_at(i); i++) {
         const fo_kernel *kernel = fo_kernel_at(i);

@@ -109,6 +109,7 @@ static int32_t source(const fo_program *p, int32_t t, fo_ref ref)
 {
     for (int32_t u = t - 1; ref.buffer >= 0 && u >= 0; u--)
         if (p->tasks[u].kind == FO_TASK_RECV && p->tasks[u].out.buffer == ref.buffer &&
+            p->tasks[u].out.row - p->tasks[u].row == ref.row - p->tasks[t].row &&
             p->tasks[u].row <= p->tasks[t].row &&
             p->tasks[u].row + p->tasks[u].rows >= p->tasks[t].row + p->tasks[t].rows)
             return u;

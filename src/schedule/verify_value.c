@@ -98,10 +98,10 @@ static bool read_ref(symbols *s, int rank, const fo_task *task, fo_ref ref, span
            out->shift == ref.row - task->row;
 }
 
-/* Appends `later` to the run `*sum`. */
+/* Appends the one contribution `later` to the run `*sum`: sums go from left to right, never as a tree. */
 static bool append(const fo_check *c, span *sum, span later)
 {
-    if (sum->count < 1 || later.count < 1 || sum->count + later.count > c->ranks ||
+    if (sum->count < 1 || later.count != 1 || sum->count + later.count > c->ranks ||
         (sum->first + sum->count) % c->ranks != later.first)
         return false;
     sum->count += later.count;

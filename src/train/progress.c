@@ -93,12 +93,12 @@ void fo_train_progress_step(const fo_train_job *job, const fo_train_values *v,
     char left[32];
     if (!out)
         return;
-    fprintf(out, "step %*" PRId64 "/%" PRId64 "  loss %8.4f  lr %.2e  norm %7.3f  %8.1f ms  %8.0f tok/s",
+    fprintf(out, "step %*" PRId64 "/%" PRId64 "  loss %7.4f  lr %.1e  norm %6.3f  %7.1f ms  %7.0f tok/s",
             digits(job->options.steps), v->step, job->options.steps, v->loss, v->lr, v->grad_norm,
             v->step_ms, figures->tokens_per_s);
     if (!isnan(figures->mfu))
-        fprintf(out, "  MFU %5.1f %%", figures->mfu * 100);
-    fprintf(out, "  exposed %7.2f ms", v->exposed_ms);
+        fprintf(out, "  MFU %4.1f %%", figures->mfu * 100);
+    fprintf(out, "  exposed %6.2f ms", v->exposed_ms);
     if (left_s >= LONG_RUN_S)
         fprintf(out, "  left %s", time_text(left_s, left, sizeof left));
     fprintf(out, "\n");
@@ -110,7 +110,7 @@ void fo_train_progress_evaluation(const fo_train_job *job, int64_t step, double 
     FILE *out = job->progress;
     if (!out)
         return;
-    fprintf(out, "%sstep %*" PRId64 "/%" PRId64 "  validation loss %8.4f%s\n",
+    fprintf(out, "%sstep %*" PRId64 "/%" PRId64 "  validation loss %7.4f%s\n",
             job->options.color ? "\033[1m" : "", digits(job->options.steps), step, job->options.steps,
             val_loss, job->options.color ? "\033[0m" : "");
     fflush(out);

@@ -61,7 +61,7 @@ fo_status fo_train_state_write(const char *folder, const fo_train_state *state)
     if (status != FO_OK)
         return status;
     json_t *json = pack(state);
-    char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
+    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     if (text)
         status = fo_checkpoint_write_text(path, text);
     else

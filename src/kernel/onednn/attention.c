@@ -16,7 +16,9 @@
 
 #include "base/error.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = 64, AHEAD = 16 /* rows fetched before they are needed */ };
+
+static const float per_ln2 = 1.44269504088896341f;
 
 /* Products over `count` blocks, made when first needed on creation. */
 typedef struct products {
@@ -33,7 +35,7 @@ typedef struct worker {
     void *p, *ds;       /* the same in T */
     float *block;       /* [64, head_dim] */
     float *dq;
-    float *lse, *total; /* [padded context] */
+    float *lse, *total; /* [padded context]; backward: lse / ln 2 */
     float sum[BLOCK];
     fo_status status;
 } worker;
@@ -149,15 +151,26 @@ static fo_status attention_create(const fo_attention_desc *desc, fo_attention **
     return FO_OK;
 }
 
-/* Rows of one head out of, or into, a matrix whose rows are `stride` elements apart; zero rows follow. */
+/* The rows of one head lie far apart: too far for the processor to foresee. */
+static void fetch(const char *row, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(row + i);
+}
+
+/* Rows of one head out of a matrix whose rows are `stride` elements apart; zero rows follow. */
 static void gather(void *to, const void *from, int64_t offset, int64_t stride,
                    const fo_attention *attention)
 {
     const fo_attention_desc *s = &attention->desc;
     size_t size = fo_dtype_size(s->dtype), row = (size_t)s->head_dim * size;
-    for (int64_t t = 0; t < s->context; t++)
-        memcpy((char *)to + (size_t)t * row,
-               (const char *)from + (size_t)(offset + t * stride) * size, row);
+    size_t step = (size_t)stride * size;
+    const char *at = (const char *)from + (size_t)offset * size;
+    for (int64_t t = 0; t < s->context; t++, at += step) {
+        if (t + AHEAD < s->context)
+            fetch(at + AHEAD * step, row);
+        memcpy((char *)to + (size_t)t * row, at, row);
+    }
     memset((char *)to + (size_t)s->context * row, 0,
            (size_t)(attention->blocks * BLOCK - s->context) * row);
 }
@@ -209,11 +222,9 @@ static fo_status forward_head(const fo_attention *attention, worker *w, const vo
         status = fo_kernel_matmul_run(run->values, w->p, w->v, w->block);
         if (status != FO_OK)
             return status;
-        for (int64_t r = 0; r < rows; r++) {
-            int64_t at = (b * s->context + first + r) * width + (int64_t)h * s->head_dim;
-            vec->scale(w->block + r * s->head_dim, 1.0f / w->sum[r],
-                       (char *)out + (size_t)at * fo_dtype_size(s->dtype), s->dtype, s->head_dim);
-        }
+        int64_t at = (b * s->context + first) * width + (int64_t)h * s->head_dim;
+        vec->scatter(w->block, w->sum, (char *)out + (size_t)at * fo_dtype_size(s->dtype), s->dtype,
+                     rows, s->head_dim, width);
     }
     memcpy(lse + (b * s->heads + h) * s->context, w->lse, (size_t)s->context * sizeof(float));
     return FO_OK;
@@ -224,12 +235,9 @@ static void scatter(const fo_attention_desc *s, const float *block, void *dqkv, 
                     int h, int64_t first, int64_t rows)
 {
     int64_t width = (int64_t)s->heads * s->head_dim;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t at = ((b * s->context + first + r) * 3 + part) * width + (int64_t)h * s->head_dim;
-        fo_kernel_vec_at(0)->scale(block + r * s->head_dim, 1.0f,
-                                   (char *)dqkv + (size_t)at * fo_dtype_size(s->dtype), s->dtype,
-                                   s->head_dim);
-    }
+    int64_t at = ((b * s->context + first) * 3 + part) * width + (int64_t)h * s->head_dim;
+    fo_kernel_vec_at(0)->scatter(block, NULL, (char *)dqkv + (size_t)at * fo_dtype_size(s->dtype),
+                                 s->dtype, rows, s->head_dim, 3 * width);
 }
 
 /* lse and D of the head's queries, padded. */
@@ -239,15 +247,20 @@ static void backward_begin(const fo_attention *attention, worker *w, const void 
     const fo_attention_desc *s = &attention->desc;
     int64_t width = (int64_t)s->heads * s->head_dim, padded = attention->blocks * BLOCK;
     gather(w->dout, dout, b * s->context * width + (int64_t)h * s->head_dim, width, attention);
-    for (int64_t t = 0; t < padded; t++) {
-        bool real = t < s->context;
-        int64_t at = (b * s->context + t) * width + (int64_t)h * s->head_dim;
-        w->lse[t] = real ? lse[(b * s->heads + h) * s->context + t] : INFINITY;
-        w->total[t] = real ? fo_kernel_vec_at(0)->dot(
-                                 row_of(w->dout, t, s),
-                                 (const char *)out + (size_t)at * fo_dtype_size(s->dtype), s->dtype,
-                                 s->head_dim)
-                           : 0.0f;
+    const fo_kernel_vec *vec = fo_kernel_vec_at(0);
+    const float *head_lse = lse + (b * s->heads + h) * s->context;
+    size_t size = fo_dtype_size(s->dtype), step = (size_t)width * size;
+    const char *at = (const char *)out +
+                     (size_t)(b * s->context * width + (int64_t)h * s->head_dim) * size;
+    for (int64_t t = 0; t < s->context; t++, at += step) {
+        if (t + AHEAD < s->context)
+            fetch(at + AHEAD * step, (size_t)s->head_dim * size);
+        w->lse[t] = head_lse[t] * per_ln2;
+        w->total[t] = vec->dot(row_of(w->dout, t, s), at, s->dtype, s->head_dim);
+    }
+    for (int64_t t = s->context; t < padded; t++) {
+        w->lse[t] = INFINITY;
+        w->total[t] = 0.0f;
     }
     memset(w->dq, 0, (size_t)(padded * s->head_dim) * sizeof(float));
 }

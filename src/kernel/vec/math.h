@@ -105,6 +105,13 @@ FO_VEC_INLINE u16 round_bf16(v16 v)
     return (nan & quiet) | (~nan & rounded);
 }
 
+/* For values that are finite, infinite or a NaN that came from bf16 values. */
+FO_VEC_INLINE h16 to_bf16_plain(v16 v)
+{
+    u16 bits = (u16)v;
+    return __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, h16);
+}
+
 FO_VEC_INLINE h16 to_bf16(v16 v)
 {
     return __builtin_convertvector(round_bf16(v) >> 16, h16);
@@ -195,16 +202,16 @@ FO_VEC_INLINE v16 sqrt16(v16 v)
 }
 
 /* exp within 2 units in the last place, denormal results too; exp(-inf) = 0, exp(nan) = nan.
- * x = n ln 2 + r with |r| <= ln 2 / 2; the polynomial for e^r; times 2^n in two steps, so that neither
- * factor leaves the exponent's range. */
+ * x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, and 2^n by two factors, so that neither
+ * leaves the exponent's range. */
 FO_VEC_INLINE v16 exp16(v16 x)
 {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer kept in the low bits */
     x = max16(splat(-104.5f), min16(splat(89.0f), x)); /* not a number stays */
     v16 shifted = x * 1.44269504088896341f + magic;
-    v16 n = shifted - magic;
-    v16 r = x - n * 0.693359375f; /* exact: 10 bits of ln 2 times at most 8 of n */
-    r = r - n * -2.12194440e-4f;
+    v16 whole = shifted - magic;
+    v16 r = x - whole * 0.693359375f; /* exact: 10 bits of ln 2 times at most 8 of n */
+    r = r - whole * -2.12194440e-4f;
     v16 q = r * 1.98756912e-4f + 1.39819994e-3f;
     q = q * r + 8.33345205e-3f;
     q = q * r + 4.16657962e-2f;
@@ -212,17 +219,33 @@ FO_VEC_INLINE v16 exp16(v16 x)
     q = q * r + 0.5f;
     q = q * (r * r) + r;
     q = q + 1.0f;
-    i16 power = (i16)shifted - 0x4b400000;
-    i16 half = power >> 1;
-    v16 first = (v16)((half + 127) << 23), second = (v16)((power - half + 127) << 23);
-    return q * first * second;
+    i16 n = (i16)shifted - 0x4b400000, half = n >> 1;
+    return q * (v16)((half + 127) << 23) * (v16)((n - half + 127) << 23);
 }
 
-/* 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3): (1 + tanh u) / 2. */
+/* 2^x within 2 units in the last place for -126 <= x <= 127; beyond, 2^-126 and 2^127: for sums and
+ * products to which such values make no difference. */
+FO_VEC_INLINE v16 exp2_narrow16(v16 x)
+{
+    const float magic = 0x1.8p23f;
+    x = max16(splat(-126.0f), min16(splat(127.0f), x));
+    v16 shifted = x + magic;
+    v16 r = x - (shifted - magic); /* exact */
+    v16 q = r * 1.559467816e-4f + 1.340664390e-3f;
+    q = q * r + 9.617692973e-3f;
+    q = q * r + 5.550310551e-2f;
+    q = q * r + 2.402265278e-1f;
+    q = q * r + 6.931472150e-1f;
+    q = q * r + 1.0f;
+    return q * (v16)(((i16)shifted << 23) + 0x3f800000);
+}
+
+/* 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3): (1 + tanh u) / 2. The constants are
+ * -2 sqrt(2 / pi) / ln 2 and 0.044715 of it. */
 FO_VEC_INLINE v16 gelu_sigmoid(v16 x)
 {
-    v16 u2 = x * (1.5957691216057308f + 0.07135481282989536f * (x * x));
-    return 1.0f / (1.0f + exp16(-u2));
+    v16 power = x * (-2.3022081986658464f - 0.10294323960334332f * (x * x));
+    return 1.0f / (1.0f + exp2_narrow16(power));
 }
 
 FO_VEC_INLINE v16 gelu16(v16 x)

@@ -60,14 +60,16 @@ typedef struct fo_kernel_vec {
                               const fo_kernel_attention_drop *, void *p, fo_dtype dtype, float *sum,
                               float *lse);
     /* The same probabilities from lse, transposed: scores and dp [rows, n] of keys k, k + 1, ... by
-     * queries first, first + 1, ...; lse and total (sum(dout * out)) by query, from `first` on.
-     * p = exp(scale * s - lse), dropped; ds = p * (dropped dp - total) * scale. */
+     * queries first, first + 1, ...; lse2 (lse / ln 2) and total (sum(dout * out)) by query, from
+     * `first` on. p = exp(scale * s - lse), dropped; ds = p * (dropped dp - total) * scale. */
     void (*attention_softmax_grad)(const float *scores, const float *dp, int64_t k, int64_t rows,
                                    int64_t first, int64_t n, float scale,
-                                   const fo_kernel_attention_drop *, const float *lse,
+                                   const fo_kernel_attention_drop *, const float *lse2,
                                    const float *total, void *p, void *ds, fo_dtype dtype);
-    /* y[i] = x[i] * factor, rounded to T. */
-    void (*scale)(const float *x, float factor, void *y, fo_dtype dtype, int64_t n);
+    /* Rows of dense x[rows, n], divided by divisor[row] unless it is NULL, into rows of y (T) that lie
+     * `stride` elements apart. */
+    void (*scatter)(const float *x, const float *divisor, void *y, fo_dtype dtype, int64_t rows,
+                    int64_t n, int64_t stride);
     float (*dot)(const void *a, const void *b, fo_dtype dtype, int64_t n);
     /* y[n] = exp(x[n]): for tests. */
     void (*exp)(const float *x, float *y, int64_t n);

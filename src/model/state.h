@@ -1,0 +1,171 @@
+/* What a model holds; shared by the files of this room only.
+ *
+ * T is config.dtype. Names of sizes: M rows (tokens) in all, Mr rows of the own shard, dl features of
+ * the own heads, hl own hidden features, vl own vocabulary entries. */
+#ifndef FO_MODEL_STATE_H
+#define FO_MODEL_STATE_H
+
+#include "flashoverlap/plan.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+
+/* Index of a parameter in the table: the first two, then one set a layer, then the last two. */
+typedef enum fo_model_layer_parameter {
+    FO_MODEL_LN_1_WEIGHT,
+    FO_MODEL_LN_1_BIAS,
+    FO_MODEL_QKV_WEIGHT,
+    FO_MODEL_QKV_BIAS,
+    FO_MODEL_PROJ_WEIGHT,
+    FO_MODEL_PROJ_BIAS,
+    FO_MODEL_LN_2_WEIGHT,
+    FO_MODEL_LN_2_BIAS,
+    FO_MODEL_FC_WEIGHT,
+    FO_MODEL_FC_BIAS,
+    FO_MODEL_OUT_WEIGHT,
+    FO_MODEL_OUT_BIAS,
+    FO_MODEL_LAYER_PARAMETERS
+} fo_model_layer_parameter;
+enum { FO_MODEL_WTE, FO_MODEL_WPE, FO_MODEL_FIRST_LAYER };
+
+/* One plan for all layers each: layers differ in their arguments only. */
+typedef enum fo_model_plan {
+    FO_MODEL_PLAN_EMBED,
+    FO_MODEL_PLAN_QKV,
+    FO_MODEL_PLAN_PROJ,
+    FO_MODEL_PLAN_FC,
+    FO_MODEL_PLAN_OUT,
+    FO_MODEL_PLAN_HEAD,
+    FO_MODEL_PLAN_HEAD_BACKWARD,
+    FO_MODEL_PLAN_OUT_BACKWARD,
+    FO_MODEL_PLAN_FC_BACKWARD,
+    FO_MODEL_PLAN_PROJ_BACKWARD,
+    FO_MODEL_PLAN_QKV_BACKWARD,
+    FO_MODEL_PLAN_EMBED_BACKWARD,
+    FO_MODEL_PLAN_SUM,     /* replicated gradients: the own rows of their sum */
+    FO_MODEL_PLAN_SUM_ALL, /* and all of them */
+    FO_MODEL_PLAN_LOGITS,  /* the head for one row, made when first needed */
+    FO_MODEL_PLAN_COUNT
+} fo_model_plan;
+
+/* What a LayerNorm keeps for backward. */
+typedef struct fo_model_norm {
+    float *x;           /* [Mr, dim], its input */
+    void *y;            /* [Mr, dim] T, its output; travels */
+    float *mean, *rstd; /* [Mr] */
+} fo_model_norm;
+
+typedef struct fo_model_layer {
+    fo_model_norm ln_1, ln_2;
+    void *qkv; /* [M, 3 dl] T */
+    void *att; /* [M, dl] T */
+    float *lse; /* [batch, own heads, context] */
+    void *pre; /* [M, hl] T, before the activation */
+    void *act; /* [M, hl] T, after it */
+} fo_model_layer;
+
+/* Replicated gradients as a matrix this wide, the last row padded with zeros. */
+enum { FO_MODEL_SUM_WIDTH = 256 };
+
+typedef struct fo_model_memory fo_model_memory;
+
+struct fo_model {
+    fo_group *group;
+    const fo_kernel *kernel;
+    fo_model_config config;
+    char overlap[32];
+    int ranks, rank;
+
+    int64_t batch, rows;           /* M = batch * context */
+    int64_t shard_row, shard_rows; /* own rows */
+    int head_begin, heads;         /* own heads */
+    int head_dim;
+    int64_t dl, hl, vl, vocabulary_begin;
+
+    fo_model_memory *memory; /* everything allocated, newest first */
+    fo_parameter *parameters;
+    int parameter_count;
+    uint64_t version; /* of the parameters: what plans packed of an older one is stale */
+    fo_plan *plans[FO_MODEL_PLAN_COUNT];
+    fo_attention *attention;  /* with dropout; NULL without own heads */
+    fo_attention *attention_evaluation; /* without dropout; the same one when there is none */
+
+    fo_model_layer *layers;
+    fo_model_norm ln_f;
+    float *logits; /* [M, vl] */
+    float *stats;  /* [M, 3] own, then [ranks, M, 3] */
+    float *lse;    /* [M] */
+
+    void *dlogits;           /* [M, vl] T */
+    float *dx;               /* [Mr, dim] gradient of the residual stream; travels once */
+    float *dbranch;          /* [Mr, dim] gradient at a branch's start or end */
+    void *dy;                /* [Mr, dim] T, travels */
+    void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
+    float *dembed;           /* [M, dim] */
+    int64_t sum_rows;        /* of the matrix of replicated gradients */
+    float *sum;              /* [sum_rows, FO_MODEL_SUM_WIDTH] */
+    float *sum_shard;        /* own rows of it; travels */
+
+    int64_t forward_step; /* dropout_step of the forward pass that backward belongs to */
+    bool forward_done;
+};
+
+/* ---- memory.c ------------------------------------------------------------------------------------- */
+
+/* Zeroed and aligned, at least one byte; owned by the model. travels: peers read it in place. NULL when
+ * there is none, with the error stored. */
+void *fo_model_memory_take(fo_model *model, size_t bytes, bool travels);
+void fo_model_memory_free(fo_model *model);
+
+/* ---- params.c -------------------------------------------------------------------------------------- */
+
+/* Makes model->parameters with their initial values. */
+fo_status fo_model_params_create(fo_model *model);
+fo_parameter *fo_model_params_layer(const fo_model *model, int64_t layer,
+                                    fo_model_layer_parameter which);
+/* which: FO_MODEL_WTE, FO_MODEL_WPE */
+fo_parameter *fo_model_params_embedding(const fo_model *model, int which);
+/* The final LayerNorm's weight (0) and bias (1). */
+fo_parameter *fo_model_params_final(const fo_model *model, int which);
+
+/* ---- plans.c ---------------------------------------------------------------------------------------- */
+
+fo_status fo_model_plans_create(fo_model *model);
+fo_status fo_model_plans_create_logits(fo_model *model);
+void fo_model_plans_destroy(fo_model *model);
+
+/* ---- dropout.c -------------------------------------------------------------------------------------- */
+
+/* Where values are dropped: the embedding, and the end of either branch of a layer. */
+typedef enum fo_model_dropout_site {
+    FO_MODEL_DROPOUT_EMBED,
+    FO_MODEL_DROPOUT_ATTENTION,
+    FO_MODEL_DROPOUT_MLP
+} fo_model_dropout_site;
+
+/* Key and stream of the masks: functions of seed, step and place only. Element (row, column) of a site
+ * has index row * dim + column with the row counted over all ranks. */
+uint64_t fo_model_dropout_key(uint64_t seed, int64_t step);
+uint64_t fo_model_dropout_stream(fo_model_dropout_site site, int64_t layer);
+uint64_t fo_model_dropout_attention_key(uint64_t seed, int64_t step, int64_t layer);
+bool fo_model_dropout_active(const fo_model *model, int64_t step);
+/* Own rows, in place; does nothing when dropout is off. */
+void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site, int64_t layer,
+                            int64_t step);
+
+/* ---- forward.c, loss.c -------------------------------------------------------------------------------- */
+
+/* From tokens to the output of the final LayerNorm, model->ln_f.y. */
+fo_status fo_model_forward_trunk(fo_model *model, const int32_t *inputs, int64_t step);
+/* FO_INVALID names the first token outside the vocabulary. */
+fo_status fo_model_forward_check(const fo_model *model, const char *what, const int32_t *tokens);
+/* From model->logits to model->lse and the mean loss, the same on every rank. */
+fo_status fo_model_loss_forward(fo_model *model, const int32_t *targets, double *loss);
+/* From model->logits and model->lse to model->dlogits. */
+void fo_model_loss_backward(fo_model *model, const int32_t *targets, float scale);
+
+/* y += x on own rows, where y has a row a position: calls add(model, position, row, count) for every run of
+ * own rows whose positions follow one another. */
+typedef void fo_model_run(fo_model *model, int64_t position, int64_t row, int64_t count);
+void fo_model_forward_runs(fo_model *model, fo_model_run *run);
+
+#endif
