@@ -1,7 +1,6 @@
 /* Moving messages: posting sends and receives in order, noting completions, handing views back. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "exec/state.h"
 
 static int64_t min64(int64_t a, int64_t b)
@@ -85,6 +84,7 @@ static fo_status post_recv(fo_exec *exec, const fo_task *task, exec_task *state)
             return status;
     }
     state->issued = state->chunks;
+    exec->movements++;
     return FO_OK;
 }
 
@@ -106,6 +106,7 @@ static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
         if (status != FO_OK)
             return status;
         state->issued++;
+        exec->movements++;
         exec->stats.sent_bytes += (int64_t)bytes;
     }
     return FO_OK;
@@ -154,6 +155,7 @@ static void release_views(fo_exec *exec, const fo_task *task, exec_task *state)
         if (exec->views)
             exec->endpoint->ops->release(exec->endpoint, &state->requests[state->released]);
         state->released++;
+        exec->movements++;
     }
 }
 
@@ -172,6 +174,7 @@ static fo_status complete_task(fo_exec *exec, int32_t index)
         int64_t begin;
         chunk_rows(exec, task, state->completed, &begin, &state->ready);
         state->completed++;
+        exec->movements++;
         exec->last_progress_ns = 0; /* renewed by the next wait */
     }
     if (task->kind == FO_TASK_RECV)
@@ -209,9 +212,12 @@ static fo_status complete_queue(fo_exec *exec, exec_queue *queue)
     return FO_OK;
 }
 
-fo_status fo_exec_progress_poll(fo_exec *exec)
+/* One look at every queue. What was posted may be done at once (its message was there already) and what
+ * was done may let something be posted: *moved says that another look is worth it. */
+static fo_status look(fo_exec *exec, bool *moved)
 {
-    fo_status status = exec->endpoint->ops->progress(exec->endpoint);
+    int64_t before = exec->movements;
+    fo_status status = FO_OK;
     exec->unfinished = 0;
     for (int32_t q = 0; status == FO_OK && q < exec->queue_count; q++)
         if (exec->queues[q].oldest < exec->queues[q].count)
@@ -221,6 +227,15 @@ fo_status fo_exec_progress_poll(fo_exec *exec)
             status = post_queue(exec, &exec->queues[q]);
         exec->unfinished += exec->queues[q].count - exec->queues[q].oldest;
     }
-    exec->last_poll_ns = fo_base_clock_ns();
+    *moved = exec->movements != before;
+    return status;
+}
+
+fo_status fo_exec_progress_poll(fo_exec *exec)
+{
+    fo_status status = exec->endpoint->ops->progress(exec->endpoint);
+    bool moved = true;
+    while (status == FO_OK && moved)
+        status = look(exec, &moved);
     return status;
 }

@@ -53,7 +53,7 @@ struct fo_exec {
     void *external[FO_BUFFER_ROLES];
     void *context;
     int64_t last_progress_ns;
-    int64_t last_poll_ns;
+    int64_t movements; /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
     fo_exec_stats stats;
 };

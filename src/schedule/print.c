@@ -234,9 +234,9 @@ static void print_listing(const listing *l, FILE *out)
     char strategy[64];
     int widths[COLUMNS], steps = count_steps(l);
     fo_strategy_print(desc->strategy, strategy, sizeof strategy);
-    fprintf(out, "%s, %s: %d ranks, %lld rows, %d slices a shard, messages of %lld rows\n",
+    fprintf(out, "%s, %s: %d ranks, %lld rows, %d slice%s a shard, messages of %lld rows\n",
             pattern_text(desc->pattern), strategy, desc->ranks, (long long)desc->rows, l->subs,
-            (long long)desc->stream_rows);
+            l->subs == 1 ? "" : "s", (long long)desc->stream_rows);
     measure(l, steps, widths);
     for (int r = 0; r < desc->ranks; r++)
         print_rank(l, r, steps, widths, out);

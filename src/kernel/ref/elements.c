@@ -6,20 +6,19 @@
 
 #include "base/random.h"
 
-static const float root_2_over_pi = 0.7978845608028654f, cubic = 0.044715f;
+/* The tanh form, as GPT-2 has it; in double, since 1 + tanh and 1 - tanh^2 cancel where x is large. */
+static const double root_2_over_pi = 0.79788456080286535588, cubic = 0.044715;
 
-static float gelu(float x)
+static float gelu(double x)
 {
-    return 0.5f * x * (1.0f + tanhf(root_2_over_pi * (x + cubic * x * x * x)));
+    return (float)(0.5 * x * (1.0 + tanh(root_2_over_pi * (x + cubic * x * x * x))));
 }
 
-static float gelu_grad(float x)
+static float gelu_grad(double x)
 {
-    float t = tanhf(root_2_over_pi * (x + cubic * x * x * x));
-    float slope = 1.0f - t * t; /* 0 where x is large, whatever the polynomial's size */
-    if (slope == 0.0f)
-        return 0.5f * (1.0f + t);
-    return 0.5f * (1.0f + t) + 0.5f * x * slope * root_2_over_pi * (1.0f + 3.0f * cubic * x * x);
+    double t = tanh(root_2_over_pi * (x + cubic * x * x * x));
+    double slope = root_2_over_pi * (1.0 + 3.0 * cubic * x * x);
+    return (float)(0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope);
 }
 
 static void epilogue(const fo_epilogue *e, const float *c, int64_t rows, int64_t n)

@@ -202,6 +202,90 @@ static void test_dropped_deps(void **state)
     assert_true(dropped > 50);
 }
 
+/* Cuts task t in two: rows [0, rows) stay, the rest becomes task t + 1. It gets no dependencies. */
+static void cut_task(fo_program *p, int32_t t, int64_t rows)
+{
+    if (p->task_count == p->task_capacity) {
+        p->tasks = realloc(p->tasks, (size_t)(p->task_capacity + 8) * sizeof *p->tasks);
+        assert_non_null(p->tasks);
+        p->task_capacity += 8;
+    }
+    for (int32_t d = 0; d < p->dep_count; d++)
+        p->deps[d].task += p->deps[d].task > t;
+    memmove(&p->tasks[t + 1], &p->tasks[t], (size_t)(p->task_count - t) * sizeof *p->tasks);
+    p->task_count++;
+    fo_task *a = &p->tasks[t], *b = a + 1;
+    a->rows = rows;
+    b->row += rows;
+    b->rows -= rows;
+    b->in.row += rows;
+    b->add.row += rows;
+    b->out.row += rows;
+    b->dep_count = 0;
+}
+
+/* Two ranks; what rank 0 sends goes in two halves. `waits`: whether the
+ * second SEND waits for its rows. */
+static set halves(bool waits)
+{
+    set s = build(FO_PATTERN_REDUCE, "flash", 2, 8, 1);
+    fo_program *a = s.programs[0], *b = s.programs[1];
+    int32_t send = nth_task(a, FO_TASK_SEND, 1, 0), recv = nth_task(b, FO_TASK_RECV, 1, 0);
+    cut_task(a, send, 2);
+    add_dep(a, send + 1, send, FO_DEP_DONE);
+    if (waits)
+        add_dep(a, send + 1, nth_task(a, FO_TASK_COMPUTE, -1, 0), FO_DEP_ROWS);
+    cut_task(b, recv, 2);
+    int32_t compute = nth_task(b, FO_TASK_COMPUTE, -1, 1);
+    cut_task(b, compute, 2);
+    add_dep(b, compute + 1, recv + 1, FO_DEP_ROWS);
+    return s;
+}
+
+/* That the first rows of a computation have been sent does not mean that the last are finished. */
+static void test_streamed_prefix(void **state)
+{
+    fo_verdict verdict;
+    (void)state;
+    set s = halves(true);
+    if (verify(&s, &verdict) != FO_OK)
+        fail_msg("a message in two halves: %s", verdict.text);
+    destroy(&s);
+    s = halves(false);
+    refused(&s, "a SEND that follows the first half of its rows", "rank 0");
+}
+
+/* Received rows may be views of the sender's memory: the buffer itself need not exist. */
+static void test_views_only(void **state)
+{
+    (void)state;
+    /* one computation on two messages */
+    set s = build(FO_PATTERN_GATHER, "flash", 2, 8, 1);
+    cut_task(s.programs[0], nth_task(s.programs[0], FO_TASK_SEND, 0, 0), 2);
+    int32_t recv = nth_task(s.programs[1], FO_TASK_RECV, 0, 0);
+    cut_task(s.programs[1], recv, 2);
+    int32_t compute = nth_task(s.programs[1], FO_TASK_COMPUTE, -1, 1);
+    s.programs[1]->tasks[compute].dep_count = 0;
+    add_dep(s.programs[1], compute, recv, FO_DEP_DONE);
+    add_dep(s.programs[1], compute, recv + 1, FO_DEP_DONE);
+    refused(&s, "a computation on two messages", "rank 1");
+    /* a computation that writes where messages arrive, and a message that arrives among partials */
+    s = build(FO_PATTERN_REDUCE, "flash", 2, 8, 1);
+    fo_program *p = s.programs[0];
+    int32_t send = nth_task(p, FO_TASK_SEND, 1, 0), first = nth_task(p, FO_TASK_COMPUTE, -1, 0);
+    int32_t staging = p->tasks[nth_task(p, FO_TASK_RECV, 1, 0)].out.buffer;
+    p->tasks[first].out.buffer = p->tasks[send].in.buffer = staging;
+    p->tasks[first].out.row = p->tasks[send].in.row = 0;
+    refused(&s, "a computation into STAGING", "rank 0");
+    s = build(FO_PATTERN_REDUCE, "flash", 2, 8, 1);
+    p = s.programs[0];
+    fo_task *arrives = task_of(&s, 0, FO_TASK_RECV, 1, 0), *adds = task_of(&s, 0, FO_TASK_COMPUTE, -1, 1);
+    fo_ref partial = task_of(&s, 0, FO_TASK_SEND, 1, 0)->in;
+    partial.row += 4;
+    arrives->out = adds->add = partial;
+    refused(&s, "a RECV into PARTIAL", "rank 0");
+}
+
 static void test_later_dependency(void **state)
 {
     (void)state;
@@ -432,6 +516,8 @@ int main(void)
         cmocka_unit_test(test_wrong_rows),
         cmocka_unit_test(test_wrong_buffers),
         cmocka_unit_test(test_dropped_deps),
+        cmocka_unit_test(test_streamed_prefix),
+        cmocka_unit_test(test_views_only),
         cmocka_unit_test(test_later_dependency),
         cmocka_unit_test(test_streams_from_other_rows),
         cmocka_unit_test(test_early_overwrite),

@@ -135,7 +135,7 @@ static void test_no_rows(void **state)
 static void test_crowded(void **state)
 {
     (void)state;
-    fo_schedule_desc desc = describe(FO_PATTERN_GATHER2, "slice:64", 40, 40 * 64, 1);
+    fo_schedule_desc desc = describe(FO_PATTERN_GATHER2, "slice:40", 8, 8 * 40, 1);
     char *text = printed(fo_schedule_print, &desc);
     assert_non_null(strstr(text, "verified"));
     free(text);
