@@ -27,6 +27,7 @@ static void step_name(char out[NAME], int64_t step)
 static int64_t step_of(const char *name, bool *old)
 {
     char expected[NAME];
+    *old = false;
     if (strncmp(name, "step-", 5) != 0 || !isdigit((unsigned char)name[5]))
         return -1;
     errno = 0;
@@ -129,24 +130,21 @@ fo_status fo_checkpoint_directory_begin(const char *directory, int64_t step, cha
 }
 
 /* Puts the new folder in the place of one of the same step. Where swapping is impossible the other one
- * keeps a name under which it is found until the new one is there. */
+ * keeps a name under which it is found until the new one is there. What is replaced is removed later: by
+ * its temporary name, or as ".old". */
 static fo_status replace(const char *temp, const char *place)
 {
     char old[FO_CHECKPOINT_PATH];
     bool supported;
     fo_status status = fo_checkpoint_exchange(temp, place, &supported);
-    if (status != FO_OK)
+    if (status != FO_OK || supported)
         return status;
-    if (supported)
-        return FO_OK; /* the other one, now under the temporary name, is removed below */
     status = fo_checkpoint_path(old, sizeof old, "%s.old", place);
     if (status == FO_OK)
         status = fo_checkpoint_remove_tree(old);
     if (status == FO_OK)
         status = fo_checkpoint_rename(place, old);
-    if (status == FO_OK)
-        status = fo_checkpoint_rename(temp, place);
-    return status == FO_OK ? fo_checkpoint_rename(old, temp) : status;
+    return status == FO_OK ? fo_checkpoint_rename(temp, place) : status;
 }
 
 static fo_status put_in_place(const char *directory, const char *temp, const char *place)
@@ -167,11 +165,10 @@ static fo_status point_latest(const char *directory, const char *name)
     return status == FO_OK ? fo_checkpoint_write_text(path, text) : status;
 }
 
-/* Step folders before `limit`: how many, and the first of them. */
+/* Step folders before `limit`: how many, and the first of them; and a replaced one, to go in any case. */
 typedef struct older {
-    int64_t limit, first;
-    int64_t count;
-    bool first_old;
+    int64_t limit, first, count;
+    int64_t replaced; /* -1: none */
 } older;
 
 static fo_status count_older(void *arg, const char *directory, const char *name)
@@ -180,12 +177,11 @@ static fo_status count_older(void *arg, const char *directory, const char *name)
     older *o = arg;
     bool old;
     int64_t step = step_of(name, &old);
-    if (step < 0 || step >= o->limit)
-        return FO_OK;
-    o->count++;
-    if (o->first < 0 || step < o->first || (step == o->first && old)) {
-        o->first = step;
-        o->first_old = old;
+    if (old && step >= 0 && step <= o->limit) {
+        o->replaced = step;
+    } else if (!old && step >= 0 && step < o->limit) {
+        o->count++;
+        o->first = o->first < 0 || step < o->first ? step : o->first;
     }
     return FO_OK;
 }
@@ -197,15 +193,16 @@ static fo_status remove_older(const char *directory, int64_t step, int keep)
 {
     char from[FO_CHECKPOINT_PATH], to[FO_CHECKPOINT_PATH], name[NAME];
     for (;;) {
-        older o = {.limit = step, .first = -1};
+        older o = {.limit = step, .first = -1, .replaced = -1};
         fo_status status = fo_checkpoint_each(directory, count_older, &o);
-        if (status != FO_OK || o.count < keep)
+        if (status != FO_OK || (o.replaced < 0 && o.count < keep))
             return status;
-        step_name(name, o.first);
+        int64_t victim = o.replaced >= 0 ? o.replaced : o.first;
+        step_name(name, victim);
         status = fo_checkpoint_path(from, sizeof from, "%s/%s%s", directory, name,
-                                    o.first_old ? ".old" : "");
+                                    o.replaced >= 0 ? ".old" : "");
         if (status == FO_OK)
-            status = temp_folder(directory, o.first, to, sizeof to);
+            status = temp_folder(directory, victim, to, sizeof to);
         if (status == FO_OK)
             status = fo_checkpoint_remove_tree(to);
         if (status == FO_OK)

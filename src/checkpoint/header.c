@@ -181,7 +181,7 @@ static fo_status read_length(const fo_tensor_file *file, int64_t *length)
 
 static fo_status read_json(fo_tensor_file *file)
 {
-    int64_t length;
+    int64_t length = 0;
     json_error_t error;
     fo_status status = read_length(file, &length);
     if (status != FO_OK)

@@ -140,8 +140,8 @@ static fo_status header_bytes(const fo_tensor_writer *writer, const char *path, 
 /* Puts header and room for `data` bytes on disk. */
 static fo_status start_file(fo_tensor_writer *writer, const char *path, int64_t data)
 {
-    char *header;
-    int64_t size;
+    char *header = NULL;
+    int64_t size = 0;
     fo_status status = header_bytes(writer, path, &header, &size);
     if (status != FO_OK)
         return status;

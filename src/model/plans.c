@@ -6,71 +6,81 @@
 #include "base/error.h"
 #include "model/state.h"
 
-/* What differs between plans; sizes are this rank's. */
-static fo_plan_desc plan_desc(const fo_model *m, fo_model_plan which)
+typedef enum plan_rows { TOKENS, RANKS /* one row a rank */, SUM_ROWS } plan_rows;
+typedef enum plan_width { NOTHING, DIM, OWN_QKV, OWN_HEADS, OWN_HIDDEN, OWN_VOCABULARY, SUM_WIDTH } plan_width;
+
+/* T: computes in the model's type, partial sums travel in its wire type; otherwise float32 throughout. */
+static const struct {
+    const char *name;
+    fo_op op;
+    plan_rows rows;
+    plan_width in, out;
+    bool gelu, t, y_f32;
+} table[FO_MODEL_PLAN_COUNT] = {
+    /* float32 on the wire: a sum of one row and zeros, exact for every N */
+    [FO_MODEL_PLAN_EMBED] = {"embedding", FO_REDUCE_SCATTER, TOKENS, DIM, NOTHING, 0, 0, 0},
+    [FO_MODEL_PLAN_QKV] = {"attention qkv", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_QKV, 0, 1, 0},
+    [FO_MODEL_PLAN_PROJ] = {"attention projection", FO_ROW_FORWARD, TOKENS, OWN_HEADS, DIM, 0, 1, 0},
+    [FO_MODEL_PLAN_FC] = {"mlp in", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_HIDDEN, 1, 1, 0},
+    [FO_MODEL_PLAN_OUT] = {"mlp out", FO_ROW_FORWARD, TOKENS, OWN_HIDDEN, DIM, 0, 1, 0},
+    [FO_MODEL_PLAN_HEAD] = {"head", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_VOCABULARY, 0, 1, 1},
+    [FO_MODEL_PLAN_HEAD_BACKWARD] = {"head backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_VOCABULARY,
+                                     0, 1, 0},
+    [FO_MODEL_PLAN_OUT_BACKWARD] = {"mlp out backward", FO_ROW_BACKWARD, TOKENS, OWN_HIDDEN, DIM, 1, 1,
+                                    0},
+    [FO_MODEL_PLAN_FC_BACKWARD] = {"mlp in backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_HIDDEN, 0, 1,
+                                   0},
+    [FO_MODEL_PLAN_PROJ_BACKWARD] = {"attention projection backward", FO_ROW_BACKWARD, TOKENS, OWN_HEADS,
+                                     DIM, 0, 1, 0},
+    [FO_MODEL_PLAN_QKV_BACKWARD] = {"attention qkv backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_QKV,
+                                    0, 1, 0},
+    [FO_MODEL_PLAN_EMBED_BACKWARD] = {"embedding backward", FO_ALL_GATHER, TOKENS, DIM, NOTHING, 0, 0, 0},
+    [FO_MODEL_PLAN_SUM] = {"replicated gradients", FO_REDUCE_SCATTER, SUM_ROWS, SUM_WIDTH, NOTHING, 0, 0,
+                           0},
+    [FO_MODEL_PLAN_SUM_ALL] = {"replicated gradients, all", FO_ALL_GATHER, SUM_ROWS, SUM_WIDTH, NOTHING,
+                               0, 0, 0},
+    /* whoever has the row asked for gives it */
+    [FO_MODEL_PLAN_LOGITS] = {"head of one row", FO_COLUMN_FORWARD, RANKS, DIM, OWN_VOCABULARY, 0, 1, 1},
+};
+
+static int64_t rows_of(const fo_model *model, plan_rows rows)
 {
-    int64_t dim = m->config.dim, rows = m->rows;
-    fo_dtype t = m->config.dtype;
-    switch (which) {
-    case FO_MODEL_PLAN_EMBED: /* float32 on the wire: a sum of one row and zeros, exact for every N */
-        return (fo_plan_desc){.op = FO_REDUCE_SCATTER, .name = "embedding", .in = dim, .rows = rows};
-    case FO_MODEL_PLAN_QKV:
-        return (fo_plan_desc){.op = FO_COLUMN_FORWARD, .name = "attention qkv", .rows = rows,
-                              .in = dim, .out = 3 * m->dl, .y_dtype = t};
-    case FO_MODEL_PLAN_PROJ:
-        return (fo_plan_desc){.op = FO_ROW_FORWARD, .name = "attention projection", .rows = rows,
-                              .in = m->dl, .out = dim};
-    case FO_MODEL_PLAN_FC:
-        return (fo_plan_desc){.op = FO_COLUMN_FORWARD, .name = "mlp in", .rows = rows, .in = dim,
-                              .out = m->hl, .y_dtype = t, .act = FO_GELU};
-    case FO_MODEL_PLAN_OUT:
-        return (fo_plan_desc){.op = FO_ROW_FORWARD, .name = "mlp out", .rows = rows, .in = m->hl,
-                              .out = dim};
-    case FO_MODEL_PLAN_HEAD:
-    case FO_MODEL_PLAN_LOGITS: /* one row a rank: whoever has the row asked for gives it */
-        return (fo_plan_desc){.op = FO_COLUMN_FORWARD,
-                              .name = which == FO_MODEL_PLAN_HEAD ? "head" : "head of one row",
-                              .rows = which == FO_MODEL_PLAN_HEAD ? rows : m->ranks, .in = dim,
-                              .out = m->vl, .y_dtype = FO_F32};
-    case FO_MODEL_PLAN_HEAD_BACKWARD:
-        return (fo_plan_desc){.op = FO_COLUMN_BACKWARD, .name = "head backward", .rows = rows,
-                              .in = dim, .out = m->vl};
-    case FO_MODEL_PLAN_OUT_BACKWARD:
-        return (fo_plan_desc){.op = FO_ROW_BACKWARD, .name = "mlp out backward", .rows = rows,
-                              .in = m->hl, .out = dim, .act = FO_GELU};
-    case FO_MODEL_PLAN_FC_BACKWARD:
-        return (fo_plan_desc){.op = FO_COLUMN_BACKWARD, .name = "mlp in backward", .rows = rows,
-                              .in = dim, .out = m->hl};
-    case FO_MODEL_PLAN_PROJ_BACKWARD:
-        return (fo_plan_desc){.op = FO_ROW_BACKWARD, .name = "attention projection backward",
-                              .rows = rows, .in = m->dl, .out = dim};
-    case FO_MODEL_PLAN_QKV_BACKWARD:
-        return (fo_plan_desc){.op = FO_COLUMN_BACKWARD, .name = "attention qkv backward",
-                              .rows = rows, .in = dim, .out = 3 * m->dl};
-    case FO_MODEL_PLAN_EMBED_BACKWARD:
-        return (fo_plan_desc){.op = FO_ALL_GATHER, .name = "embedding backward", .in = dim,
-                              .rows = rows};
-    case FO_MODEL_PLAN_SUM:
-        return (fo_plan_desc){.op = FO_REDUCE_SCATTER, .name = "replicated gradients",
-                              .in = FO_MODEL_SUM_WIDTH, .rows = m->sum_rows};
-    default:
-        return (fo_plan_desc){.op = FO_ALL_GATHER, .name = "replicated gradients, all",
-                              .in = FO_MODEL_SUM_WIDTH, .rows = m->sum_rows};
+    switch (rows) {
+    case TOKENS: return model->rows;
+    case RANKS: return model->ranks;
+    case SUM_ROWS: return model->sum_rows;
     }
+    return 0;
 }
 
-/* The embedding and the sum of replicated gradients are float32 throughout. */
-static bool has_weight(fo_op op)
+static int64_t width_of(const fo_model *model, plan_width width)
 {
-    return op != FO_ALL_GATHER && op != FO_REDUCE_SCATTER;
+    switch (width) {
+    case NOTHING: return 0;
+    case DIM: return model->config.dim;
+    case OWN_QKV: return 3 * model->dl;
+    case OWN_HEADS: return model->dl;
+    case OWN_HIDDEN: return model->hl;
+    case OWN_VOCABULARY: return model->vl;
+    case SUM_WIDTH: return FO_MODEL_SUM_WIDTH;
+    }
+    return 0;
 }
 
 static fo_status create(fo_model *model, fo_model_plan which)
 {
-    fo_plan_desc desc = plan_desc(model, which);
-    desc.dtype = has_weight(desc.op) ? model->config.dtype : FO_F32;
-    desc.wire = has_weight(desc.op) ? model->config.wire : FO_F32;
-    desc.overlap = model->config.overlap;
+    fo_plan_desc desc = {
+        .op = table[which].op,
+        .rows = rows_of(model, table[which].rows),
+        .in = width_of(model, table[which].in),
+        .out = width_of(model, table[which].out),
+        .dtype = table[which].t ? model->config.dtype : FO_F32,
+        .wire = table[which].t ? model->config.wire : FO_F32,
+        .y_dtype = table[which].y_f32 ? FO_F32 : model->config.dtype,
+        .act = table[which].gelu ? FO_GELU : FO_IDENTITY,
+        .overlap = model->config.overlap,
+        .name = table[which].name,
+    };
     return fo_plan_create(model->group, &desc, &model->plans[which]);
 }
 

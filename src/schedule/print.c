@@ -91,7 +91,8 @@ static bool in_column(const fo_task *task, column which)
     case SENDS: return task->kind == FO_TASK_SEND;
     case RECEIVES: return task->kind == FO_TASK_RECV;
     default:
-        return task->kind == FO_TASK_ADD || (task->kind == FO_TASK_COMPUTE && task->add.buffer >= 0);
+        return task->kind == FO_TASK_ADD ||
+               (task->kind == FO_TASK_COMPUTE && task->add.buffer >= 0);
     }
 }
 
@@ -241,7 +242,8 @@ static void print_listing(const listing *l, FILE *out)
     for (int r = 0; r < desc->ranks; r++)
         print_rank(l, r, steps, widths, out);
     fprintf(out, "\n%s: %s\n", v->ok ? "verified" : "REFUSED", v->text);
-    fprintf(out, "%lld tasks, %lld messages, %lld staging rows at most, rank %d sends most: %lld rows\n",
+    fprintf(out,
+            "%lld tasks, %lld messages, %lld staging rows at most, rank %d sends most: %lld rows\n",
             (long long)v->tasks, (long long)v->messages, (long long)v->staging_rows,
             v->max_sent_rows_rank, (long long)v->max_sent_rows);
 }

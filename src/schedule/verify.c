@@ -34,6 +34,17 @@ static bool ref_ok(const fo_program *p, const fo_task *task, fo_ref ref, bool re
            ref.row + task->rows <= p->buffers[ref.buffer].rows;
 }
 
+/* Received rows may be views of the sender's memory, so the buffers they are received into hold nothing
+ * else, and nothing else is received into. */
+static bool role_ok(const fo_program *p, const fo_task *task)
+{
+    if (task->out.buffer < 0)
+        return true;
+    fo_buffer_role role = p->buffers[task->out.buffer].role;
+    bool received = role == FO_BUFFER_GATHERED || role == FO_BUFFER_STAGING;
+    return received == (task->kind == FO_TASK_RECV);
+}
+
 static fo_status check_task(const fo_check *c, int rank, int32_t t)
 {
     const fo_program *p = c->programs[rank];
@@ -49,6 +60,8 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
     if (!ref_ok(p, task, task->in, reads) || !ref_ok(p, task, task->out, writes) ||
         !ref_ok(p, task, task->add, task->kind == FO_TASK_ADD))
         return fo_check_broken(c, node, "it names rows outside a buffer");
+    if (!role_ok(p, task))
+        return fo_check_broken(c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
     if (is_comm(task) && (task->peer < 0 || task->peer >= c->ranks))
         return fo_check_broken(c, node, "its peer is not a rank");
     if (task->dep_first < 0 || task->dep_count < 0 || task->dep_first + task->dep_count > p->dep_count)

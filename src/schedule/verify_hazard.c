@@ -55,7 +55,10 @@ static void fill_ended(ended *e, const fo_program *p)
             const fo_dep *dep = &p->deps[task->dep_first + d];
             bool whole = dep->mode != FO_DEP_ROWS;
             unite(e, at_start(e, t), whole ? at_end(e, dep->task) : at_start(e, dep->task));
-            unite(e, at_end(e, t), at_end(e, dep->task));
+            const fo_task *before = &p->tasks[dep->task];
+            /* streaming from the first rows of a task does not say that its last are finished */
+            if (whole || before->row + before->rows == task->row + task->rows)
+                unite(e, at_end(e, t), at_end(e, dep->task));
         }
         if (!is_comm(task)) {
             if (lane >= 0)

@@ -116,8 +116,15 @@ static int32_t source(const fo_program *p, int32_t t, fo_ref ref)
     return -1;
 }
 
-/* Reading in place: a SEND ends only after the receiver's readers have. */
-static void readers(graph *g, const fo_check *c, int rank)
+static bool received(const fo_program *p, fo_ref ref)
+{
+    return ref.buffer >= 0 && (p->buffers[ref.buffer].role == FO_BUFFER_GATHERED ||
+                               p->buffers[ref.buffer].role == FO_BUFFER_STAGING);
+}
+
+/* Reading in place: a SEND ends only after the receiver's readers have, and every reader reads what one
+ * RECV delivers. */
+static fo_status readers(graph *g, const fo_check *c, int rank)
 {
     const fo_program *p = c->programs[rank];
     for (int32_t t = 0; t < p->task_count; t++) {
@@ -126,8 +133,11 @@ static void readers(graph *g, const fo_check *c, int rank)
             int32_t recv = source(p, t, refs[i]);
             if (recv >= 0)
                 edge(g, end(c->base[rank] + t), end(c->partner[c->base[rank] + recv]));
+            else if (received(p, refs[i]))
+                return fo_check_broken(c, c->base[rank] + t, "no one RECV delivers the rows it reads");
         }
     }
+    return FO_OK;
 }
 
 static fo_status sort(graph *g, fo_check *c)
@@ -166,17 +176,18 @@ fo_status fo_check_deadlock(fo_check *c, int in_place)
         g.failed = true;
     } else {
         memset(g.head, 0xff, (size_t)g.nodes * sizeof *g.head);
-        for (int r = 0; r < c->ranks; r++) {
+        for (int r = 0; status == FO_OK && r < c->ranks; r++) {
             for (int32_t t = 0; t < c->programs[r]->task_count; t++)
                 dependencies(&g, c, r, t, in_place);
             lanes(&g, c, r);
             if (in_place)
-                readers(&g, c, r);
+                status = readers(&g, c, r);
         }
     }
-    status = g.failed ? fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks",
-                                      (int)c->count)
-                      : sort(&g, c);
+    if (g.failed)
+        status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
+    else if (status == FO_OK)
+        status = sort(&g, c);
     free(g.head);
     free(g.waiting);
     free(g.to);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -30,6 +31,8 @@
         if (try_status != FO_OK)       \
             return try_status;         \
     } while (0)
+
+#define MS INT64_C(1000000) /* in nanoseconds */
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_THREAD_SANITIZER 1 /* which watches one process only */
@@ -102,6 +105,31 @@ static inline void ranks_everywhere(const int *counts, fo_transport_main body, v
                     fail_msg("%s, hook %d, N = %d: %s", transport->ops->name, hook, *ranks,
                              fo_last_error());
     }
+}
+
+/* Calls `check` for every transport in every hook. */
+static inline void ranks_check(void (*check)(const fo_transport *, ranks_hook))
+{
+    for (int t = 0; fo_transport_at(t); t++)
+        for (int hook = 0; hook < HOOK_COUNT && !ranks_skip(fo_transport_at(t)); hook++)
+            check(fo_transport_at(t), (ranks_hook)hook);
+}
+
+static inline void ranks_expect(const fo_transport *transport, ranks_hook hook, fo_status found,
+                                fo_status expected)
+{
+    if (found != expected)
+        fail_msg("%s, hook %d: status %s, expected %s; \"%s\"", transport->ops->name, (int)hook,
+                 fo_status_name(found), fo_status_name(expected), fo_last_error());
+}
+
+/* Processor time of the calling thread. */
+static inline double ranks_cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 /* Byte i of the message number `number` from a to b: neighbours, messages and ranks all differ. */

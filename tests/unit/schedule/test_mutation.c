@@ -279,7 +279,8 @@ static void test_views_only(void **state)
     refused(&s, "a computation into STAGING", "rank 0");
     s = build(FO_PATTERN_REDUCE, "flash", 2, 8, 1);
     p = s.programs[0];
-    fo_task *arrives = task_of(&s, 0, FO_TASK_RECV, 1, 0), *adds = task_of(&s, 0, FO_TASK_COMPUTE, -1, 1);
+    fo_task *arrives = task_of(&s, 0, FO_TASK_RECV, 1, 0),
+            *adds = task_of(&s, 0, FO_TASK_COMPUTE, -1, 1);
     fo_ref partial = task_of(&s, 0, FO_TASK_SEND, 1, 0)->in;
     partial.row += 4;
     arrives->out = adds->add = partial;
@@ -345,7 +346,8 @@ static void test_swapped_add_order(void **state)
 {
     (void)state;
     set s = build(FO_PATTERN_REDUCE, "direct", 5, 20, 1);
-    fo_task *first = task_of(&s, 0, FO_TASK_ADD, -1, 1), *second = task_of(&s, 0, FO_TASK_ADD, -1, 2);
+    fo_task *first = task_of(&s, 0, FO_TASK_ADD, -1, 1),
+            *second = task_of(&s, 0, FO_TASK_ADD, -1, 2);
     fo_ref add = first->add;
     first->add = second->add;
     second->add = add;
@@ -368,9 +370,10 @@ static void test_sum_as_a_tree(void **state)
     fo_task *last_add = task_of(&s, 0, FO_TASK_ADD, -1, 1);
     int32_t own = nth_task(p, FO_TASK_COMPUTE, -1, 3), add = (int32_t)(last_add - p->tasks);
     assert_true(add < own && p->tasks[own].add.buffer == last_add->out.buffer);
-    /* the own computation adds what came last, into the free slot 0; then the two sums are added */
+    /* the own computation adds what came last, in room of its own; then the two sums are added */
     fo_ref sum = last_add->out, arrived = last_add->add, output = p->tasks[own].out;
-    fo_ref spare = {arrived.buffer, 0};
+    fo_ref spare = {sum.buffer, p->buffers[sum.buffer].rows};
+    p->buffers[sum.buffer].rows += last_add->rows;
     fo_task own_task = p->tasks[own], add_task = p->tasks[add];
     own_task.add = arrived;
     own_task.out = spare;

@@ -162,8 +162,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),  cmocka_unit_test(test_json),   cmocka_unit_test(test_no_rows),
-        cmocka_unit_test(test_crowded), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_golden),  cmocka_unit_test(test_json),
+        cmocka_unit_test(test_no_rows), cmocka_unit_test(test_crowded),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* What holds of every pattern, strategy, number of ranks and number of rows. */
 #include "unit/schedule/programs.h"
 
-static const char *const all_strategies[] = {
-    "none",    "slice:1", "slice:2", "slice:3", "slice",    "ring",     "flash",    "flash:1", "flash:2",
-    "flash:3", "flash:4", "direct",  "direct:1", "direct:2", "direct:3", "direct:4", NULL};
+static const char *const all_strategies[] = {"none",     "slice:1",  "slice:2",  "slice:3",
+                                             "slice",    "ring",     "flash",    "flash:1",
+                                             "flash:2",  "flash:3",  "flash:4",  "direct",
+                                             "direct:1", "direct:2", "direct:3", "direct:4",
+                                             NULL};
 
 static const int64_t all_rows[] = {0, 1, 2, 3, 5, 8, 9, 13, 17, 36, 37, 72, 100, 144};
 
@@ -26,10 +28,10 @@ static void check_volume(const set *s)
         }
     int64_t once = s->desc.rows * (s->ranks - 1);
     assert_int_equal(gathered, s->desc.pattern == FO_PATTERN_REDUCE ? 0 : once);
-    assert_int_equal(reduced, s->desc.pattern == FO_PATTERN_REDUCE ||
-                                      s->desc.pattern == FO_PATTERN_JOINT
-                                  ? once
-                                  : 0);
+    assert_int_equal(reduced,
+                     s->desc.pattern == FO_PATTERN_REDUCE || s->desc.pattern == FO_PATTERN_JOINT
+                         ? once
+                         : 0);
 }
 
 /* The order in which shards are computed is the pattern's, whatever the strategy. */
@@ -74,13 +76,14 @@ static void check_quantum(const set *s)
         }
 }
 
-static void check(fo_pattern pattern, const char *strategy, int ranks, int64_t rows, int64_t quantum)
+static void check(fo_pattern pattern, const char *strategy, int ranks, int64_t rows,
+                  int64_t quantum)
 {
     fo_verdict verdict;
     set s = build(pattern, strategy, ranks, rows, quantum);
     if (verify(&s, &verdict) != FO_OK)
-        fail_msg("pattern %d %s, %d ranks, %lld rows, quantum %lld: %s", (int)pattern, strategy, ranks,
-                 (long long)rows, (long long)quantum, verdict.text);
+        fail_msg("pattern %d %s, %d ranks, %lld rows, quantum %lld: %s", (int)pattern, strategy,
+                 ranks, (long long)rows, (long long)quantum, verdict.text);
     assert_true(verdict.ok);
     check_volume(&s);
     check_order(&s);
@@ -190,8 +193,9 @@ static void test_default_parts(void **state)
         fo_pattern pattern;
         int64_t rows;
         int subs;
-    } cases[] = {{FO_PATTERN_GATHER, 400, 1},  {FO_PATTERN_REDUCE, 400, 1}, {FO_PATTERN_GATHER2, 12, 2},
-                 {FO_PATTERN_GATHER2, 400, 16}, {FO_PATTERN_JOINT, 24, 3},   {FO_PATTERN_JOINT, 3, 1}};
+    } cases[] = {{FO_PATTERN_GATHER, 400, 1}, {FO_PATTERN_REDUCE, 400, 1},
+                 {FO_PATTERN_GATHER2, 12, 2}, {FO_PATTERN_GATHER2, 400, 16},
+                 {FO_PATTERN_JOINT, 24, 3},   {FO_PATTERN_JOINT, 3, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         set s = build(cases[i].pattern, "flash", 2, cases[i].rows, 4);
@@ -206,11 +210,12 @@ static void test_default_parts(void **state)
 
 static void test_strategy_text(void **state)
 {
-    static const char *const good[] = {"none", "slice:4", "ring", "flash", "flash:2", "direct",
-                                       "direct:16"};
-    static const char *const bad[] = {"",        "flush",    "flash:",   "flash:0", "flash:-1", "flash:2x",
-                                      "none:2",  "ring:1",   "slice: 2", "Flash",   "flas",     "flash:99999999999",
-                                      "flash 2", "direct:+1"};
+    static const char *const good[] = {"none",    "slice:4", "ring",     "flash",
+                                       "flash:2", "direct",  "direct:16"};
+    static const char *const bad[] = {"",         "flush",    "flash:", "flash:0",
+                                      "flash:-1", "flash:2x", "none:2", "ring:1",
+                                      "slice: 2", "Flash",    "flas",   "flash:99999999999",
+                                      "flash 2",  "direct:+1"};
     fo_strategy strategy;
     char text[32], tiny[4];
     (void)state;
@@ -255,11 +260,16 @@ static void test_refused_descriptions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather),        cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_gather2),       cmocka_unit_test(test_joint),
-        cmocka_unit_test(test_many_ranks),    cmocka_unit_test(test_staging),
-        cmocka_unit_test(test_verdict),       cmocka_unit_test(test_sub_begin),
-        cmocka_unit_test(test_default_parts), cmocka_unit_test(test_strategy_text),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_gather2),
+        cmocka_unit_test(test_joint),
+        cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_staging),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_sub_begin),
+        cmocka_unit_test(test_default_parts),
+        cmocka_unit_test(test_strategy_text),
         cmocka_unit_test(test_refused_descriptions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ typedef struct world {
     bool in_place;
     state *states[MAX_RANKS];
     uint64_t *memory[MAX_RANKS][FO_BUFFER_ROLES];
-    int32_t lane[MAX_RANKS]; /* task the compute lane is at */
+    int32_t lane[MAX_RANKS];  /* task the compute lane is at */
     int64_t wgrad[MAX_RANKS]; /* rows of the second computation done */
     uint64_t random;
     const char *wrong;
@@ -148,7 +148,8 @@ static bool first_in_queue(const world *w, int rank, int32_t t)
     const fo_task *task = &p->tasks[t];
     for (int32_t u = 0; u < t; u++) {
         const fo_task *other = &p->tasks[u];
-        if (other->kind == task->kind && other->peer == task->peer && other->channel == task->channel &&
+        if (other->kind == task->kind && other->peer == task->peer &&
+            other->channel == task->channel &&
             w->states[rank][u].issued < (other->kind == FO_TASK_SEND ? other->rows : 1))
             return false;
     }
@@ -336,7 +337,8 @@ static world open_world(const set *s, bool in_place, uint64_t seed)
             int64_t base = role == FO_BUFFER_SHARD ? fo_shard_begin(p->rows, p->ranks, r) : 0;
             w.memory[r][b] = calloc((size_t)p->buffers[b].rows + 1, sizeof *w.memory[r][b]);
             for (int64_t i = 0; i < p->buffers[b].rows; i++)
-                w.memory[r][b][i] = role == FO_BUFFER_SHARD || role == FO_BUFFER_FULL ? input(base + i) : 0;
+                w.memory[r][b][i] =
+                    role == FO_BUFFER_SHARD || role == FO_BUFFER_FULL ? input(base + i) : 0;
         }
     }
     match(&w);
@@ -361,9 +363,10 @@ static const char *check_outputs(const world *w)
         bool gather = gathers(p->pattern);
         int64_t base = gather ? 0 : fo_shard_begin(p->rows, p->ranks, r);
         for (int32_t b = 0; b < p->buffer_count; b++)
-            for (int64_t i = 0; p->buffers[b].role == FO_BUFFER_OUTPUT && i < p->buffers[b].rows; i++)
-                if (w->memory[r][b][i] != (gather ? gathered_result(i)
-                                                  : reduced_result(base + i, r, p->ranks)))
+            for (int64_t i = 0; p->buffers[b].role == FO_BUFFER_OUTPUT && i < p->buffers[b].rows;
+                 i++)
+                if (w->memory[r][b][i] !=
+                    (gather ? gathered_result(i) : reduced_result(base + i, r, p->ranks)))
                     return "a result row is wrong";
         if (p->pattern >= FO_PATTERN_GATHER2 && w->wgrad[r] != p->rows)
             return "the second computation lacks rows";

@@ -11,7 +11,8 @@ static int list_shards(const fo_program *p, fo_task_kind kind, int slot, int cha
     for (int32_t t = 0; t < p->task_count; t++) {
         const fo_task *task = &p->tasks[t];
         bool comm = kind == FO_TASK_SEND || kind == FO_TASK_RECV;
-        if (task->kind == kind && (comm ? task->channel == channel : task->slot == slot) && count < 8)
+        if (task->kind == kind && (comm ? task->channel == channel : task->slot == slot) &&
+            count < 8)
             shards[count++] = task->shard;
     }
     return count;

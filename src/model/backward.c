@@ -1,0 +1,154 @@
+/* The backward pass. m->dx is the gradient of the residual stream on the own rows; what branches add to it
+ * is added in the order of the code. */
+#include <string.h>
+
+#include "base/error.h"
+#include "model/state.h"
+
+static fo_parameter *of_layer(const fo_model *m, int64_t l, fo_model_layer_parameter which)
+{
+    return fo_model_params_layer(m, l, which);
+}
+
+/* The gradient at the end of a branch, behind its dropout, ready to travel: m->dy. */
+static void enter_branch(fo_model *m, fo_model_dropout_site site, int64_t layer, int64_t step)
+{
+    int64_t count = m->shard_rows * m->config.dim;
+    const float *from = m->dx;
+    if (fo_model_dropout_active(m, step)) {
+        memcpy(m->dbranch, m->dx, (size_t)count * sizeof *m->dx);
+        fo_model_dropout_apply(m, m->dbranch, site, layer, step);
+        from = m->dbranch;
+    }
+    m->kernel->convert(from, FO_F32, m->dy, m->config.dtype, count);
+}
+
+/* From the gradient at the start of a branch, m->dbranch, through its LayerNorm to m->dx. */
+static void leave_branch(fo_model *m, const fo_model_norm *norm, fo_parameter *weight, fo_parameter *bias)
+{
+    m->kernel->layernorm_backward(m->dbranch, norm->x, weight->value, norm->mean, norm->rstd, m->shard_rows,
+                                  m->config.dim, m->dx, weight->grad, bias->grad);
+}
+
+/* x: what came in, [M, in] T. dx: its gradient; with pre the one before the activation. */
+static fo_status row_backward(fo_model *m, fo_model_plan plan, const void *x, fo_parameter *w,
+                              fo_parameter *bias, void *pre, void *dx)
+{
+    fo_plan_args args = {.x = x, .w = w->value, .pre = pre, .dy = m->dy, .dx = dx, .dw = w->grad,
+                         .db = bias->grad};
+    return fo_plan_execute(m->plans[plan], &args);
+}
+
+static fo_status column_backward(fo_model *m, fo_model_plan plan, const void *x, const void *dy,
+                                 fo_parameter *w, fo_parameter *bias)
+{
+    fo_plan_args args = {.x = x, .w = w->value, .dy = dy, .dx = m->dbranch, .dw = w->grad,
+                         .db = bias->grad};
+    return fo_plan_execute(m->plans[plan], &args);
+}
+
+static fo_status mlp(fo_model *m, int64_t l, int64_t step)
+{
+    fo_model_layer *layer = &m->layers[l];
+    enter_branch(m, FO_MODEL_DROPOUT_MLP, l, step);
+    fo_status status = row_backward(m, FO_MODEL_PLAN_OUT_BACKWARD, layer->act,
+                                    of_layer(m, l, FO_MODEL_OUT_WEIGHT),
+                                    of_layer(m, l, FO_MODEL_OUT_BIAS), layer->pre, m->dpre);
+    if (status == FO_OK)
+        status = column_backward(m, FO_MODEL_PLAN_FC_BACKWARD, layer->ln_2.y, m->dpre,
+                                 of_layer(m, l, FO_MODEL_FC_WEIGHT), of_layer(m, l, FO_MODEL_FC_BIAS));
+    if (status == FO_OK)
+        leave_branch(m, &layer->ln_2, of_layer(m, l, FO_MODEL_LN_2_WEIGHT),
+                     of_layer(m, l, FO_MODEL_LN_2_BIAS));
+    return status;
+}
+
+static fo_status attention(fo_model *m, int64_t l, int64_t step)
+{
+    fo_model_layer *layer = &m->layers[l];
+    bool drop = fo_model_dropout_active(m, step);
+    enter_branch(m, FO_MODEL_DROPOUT_ATTENTION, l, step);
+    fo_status status = row_backward(m, FO_MODEL_PLAN_PROJ_BACKWARD, layer->att,
+                                    of_layer(m, l, FO_MODEL_PROJ_WEIGHT),
+                                    of_layer(m, l, FO_MODEL_PROJ_BIAS), NULL, m->datt);
+    if (status == FO_OK && m->heads)
+        status = m->kernel->attention_backward(
+            drop ? m->attention : m->attention_evaluation, layer->qkv, layer->att, layer->lse, m->datt,
+            fo_model_dropout_attention_key(m->config.seed, step, l), m->dqkv);
+    if (status == FO_OK)
+        status = column_backward(m, FO_MODEL_PLAN_QKV_BACKWARD, layer->ln_1.y, m->dqkv,
+                                 of_layer(m, l, FO_MODEL_QKV_WEIGHT),
+                                 of_layer(m, l, FO_MODEL_QKV_BIAS));
+    if (status == FO_OK)
+        leave_branch(m, &layer->ln_1, of_layer(m, l, FO_MODEL_LN_1_WEIGHT),
+                     of_layer(m, l, FO_MODEL_LN_1_BIAS));
+    return status;
+}
+
+/* From the loss to the output of the last layer. */
+static fo_status head(fo_model *m, const int32_t *targets, float scale)
+{
+    fo_parameter *wte = fo_model_params_embedding(m, FO_MODEL_WTE);
+    fo_model_loss_backward(m, targets, scale);
+    fo_plan_args args = {.x = m->ln_f.y,
+                         .w = wte->value,
+                         .dy = m->dlogits,
+                         .dx = m->dbranch,
+                         .dw = wte->grad,
+                         .w_version = m->version};
+    fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_HEAD_BACKWARD], &args);
+    if (status != FO_OK)
+        return status;
+    memset(m->dx, 0, (size_t)(m->shard_rows * m->config.dim) * sizeof *m->dx);
+    leave_branch(m, &m->ln_f, fo_model_params_final(m, 0), fo_model_params_final(m, 1));
+    return FO_OK;
+}
+
+static void add_positions(fo_model *m, int64_t position, int64_t row, int64_t count)
+{
+    int64_t dim = m->config.dim;
+    float *wpe = fo_model_params_embedding(m, FO_MODEL_WPE)->grad + position * dim;
+    m->kernel->add(wpe, FO_F32, m->dx + row * dim, FO_F32, wpe, FO_F32, count * dim);
+}
+
+/* Rows of all ranks' tokens into the own vocabulary entries, in row order; positions stay partial. */
+static fo_status embeddings(fo_model *m, const int32_t *tokens, int64_t step)
+{
+    fo_model_dropout_apply(m, m->dx, FO_MODEL_DROPOUT_EMBED, 0, step);
+    fo_model_forward_runs(m, add_positions);
+    fo_plan_args args = {.x = m->dx, .y = m->dembed};
+    fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED_BACKWARD], &args);
+    if (status != FO_OK)
+        return status;
+    int64_t dim = m->config.dim;
+    float *wte = fo_model_params_embedding(m, FO_MODEL_WTE)->grad;
+    for (int64_t row = 0; row < m->rows; row++) {
+        int64_t entry = tokens[row] - m->vocabulary_begin;
+        if (entry >= 0 && entry < m->vl)
+            m->kernel->add(wte + entry * dim, FO_F32, m->dembed + row * dim, FO_F32, wte + entry * dim,
+                           FO_F32, dim);
+    }
+    return FO_OK;
+}
+
+static fo_status check(const fo_model *m, const int32_t *inputs, const int32_t *targets, int64_t step)
+{
+    if (!m->forward_done || m->forward_step != step)
+        return fo_base_error(FO_INVALID, "model: backward without a forward pass of the same dropout step");
+    fo_status status = fo_model_forward_check(m, "input", inputs);
+    return status == FO_OK ? fo_model_forward_check(m, "target", targets) : status;
+}
+
+fo_status fo_model_backward(fo_model *m, const int32_t *inputs, const int32_t *targets,
+                            int64_t dropout_step, float scale)
+{
+    fo_status status = check(m, inputs, targets, dropout_step);
+    if (status == FO_OK)
+        status = head(m, targets, scale);
+    for (int64_t l = m->config.layers - 1; status == FO_OK && l >= 0; l--) {
+        status = mlp(m, l, dropout_step);
+        if (status == FO_OK)
+            status = attention(m, l, dropout_step);
+    }
+    return status == FO_OK ? embeddings(m, inputs, dropout_step) : status;
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Bad input: one sentence that says what was found and what was expected, and an exit code.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+make_text "$work/text" 2000
+tiny=(--data "$work/text" --layers 1 --heads 2 --dim 16 --context 16 --batch 4 --steps 2 --eval-every 0
+    --quiet)
+
+# ---- the command line ------------------------------------------------------------------------------
+run trian
+expect_error 2 "unknown command 'trian', did you mean 'train'?"
+run frobnicate
+expect_error 2 "unknown command 'frobnicate'"
+run train --rank 2
+expect_error 2 "unknown option --rank, did you mean --ranks?"
+run train --ranks two
+expect_error 2 "--ranks is 'two', expected a whole number from 1 to 4096"
+run train --ranks 0
+expect_error 2 "--ranks is '0', expected a whole number from 1 to 4096"
+run train --lr nan
+expect_error 2 "--lr is 'nan', expected a number from 0"
+run train --lr
+expect_error 2 "--lr is the last word, expected a value behind it"
+run train --dtype fp16
+expect_error 2 "--dtype is 'fp16', expected f32 or bf16"
+run train --format txt
+expect_error 2 "--format is 'txt', expected bytes, char, nanogpt or llmc"
+run train --link fast
+expect_error 2 "--link is 'fast', expected a speed" "2GB/s,5us"
+run train
+expect_error 2 "--data is missing"
+run train text.txt
+expect_error 2 "'text.txt' is not an option"
+run sample
+expect_error 2 "--checkpoint is missing"
+run schedule
+expect_error 2 "expected row, column, row-backward or column-backward"
+run schedule rows
+expect_error 2 "'rows' is unknown, expected row, column, row-backward or column-backward"
+run schedule row --overlap flsh
+expect_error 2 "flsh" "flash"
+run bench row --overlap none,,flash --rows 64 --dim 16 --ffn 16 --repeat 1
+expect_error 2 "none,,flash"
+run bench diagonal
+expect_error 2 "'diagonal' is unknown, expected row or column"
+run train "${tiny[@]}" --overlap slice:0
+expect_error 2 "slice:0"
+run train "${tiny[@]}" --transport smoke-signals
+expect_error 2 "smoke-signals" shm self
+run train "${tiny[@]}" --kernel abacus
+expect_error 2 abacus onednn ref
+
+# ---- sizes ----------------------------------------------------------------------------------------
+run train "${tiny[@]}" --heads 3
+expect_error 2 16 3
+run train "${tiny[@]}" --min-lr 1
+expect_error 2 "--min-lr"
+
+# ---- data -----------------------------------------------------------------------------------------
+run train "${tiny[@]}" --data "$work/nowhere"
+expect_error 1 "$work/nowhere"
+: >"$work/empty"
+run train "${tiny[@]}" --data "$work/empty"
+expect_error 1 "$work/empty" empty
+printf 'short' >"$work/short"
+run train "${tiny[@]}" --data "$work/short"
+expect_error 1 17
+run train "${tiny[@]}" --data "$work"
+expect_error 1 "$work"
+printf 'good \377 bad' >"$work/broken"
+run train "${tiny[@]}" --data "$work/broken" --format char
+expect_error 1 "$work/broken" 5
+
+# token ids beyond the vocabulary, with the offset of the first
+for _ in $(seq 400); do printf '\001\000'; done >"$work/tokens"
+printf '\377\377' >>"$work/tokens"
+run train "${tiny[@]}" --data "$work/tokens" --format nanogpt --vocabulary 100
+expect_error 1 65535 400 100
+run train "${tiny[@]}" --data "$work/tokens" --format nanogpt
+expect_error 2 "--vocabulary"
+printf '\001' >>"$work/tokens"
+run train "${tiny[@]}" --data "$work/tokens" --format nanogpt --vocabulary 100
+expect_error 1 "$work/tokens"
+run train "${tiny[@]}" --data "$work/text" --format llmc --vocabulary 100
+expect_error 1 "$work/text" 20240520
+
+# ---- directories: before training starts ------------------------------------------------------------
+: >"$work/file"
+run train "${tiny[@]}" --out "$work/file/model"
+expect_error 1 "$work/file"
+run train "${tiny[@]}" --out "$work/file"
+expect_error 1 "$work/file"
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir -m 555 "$work/locked"
+    run train "${tiny[@]}" --out "$work/locked/model"
+    expect_error 1 "$work/locked"
+fi
+run train "${tiny[@]}" --log "$work/file/log"
+expect_error 1 "$work/file/log"
+run train "${tiny[@]}" --resume "$work/nowhere"
+expect_error 1 "$work/nowhere"
+run sample --checkpoint "$work/nowhere"
+expect_error 1 "$work/nowhere"
+
+finish
