@@ -14,7 +14,7 @@ prompt="In the beginning"
 # ---- numbers to tune ---------------------------------------------------------------------------------
 model=(--layers 4 --heads 4 --dim 256 --context 256 --batch 16)
 optimizer=(--lr 2e-3 --min-lr 2e-4 --decay 0.1 --clip 1)
-compare=(--compare none,slice:4,flash --link auto:0.56,5us --steps 6)
+compare=(--compare "none,slice:4,flash" --link "auto:0.56,5us" --steps 6)
 least_steps=50 most_steps=2000
 # ------------------------------------------------------------------------------------------------------
 

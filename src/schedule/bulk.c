@@ -51,16 +51,14 @@ static void wgrads(fo_builder *b)
             gather_compute(b, 1, i, c);
 }
 
-static void reduce_computes(fo_builder *b, int c)
+static void reduce_compute(fo_builder *b, int i, int c)
 {
-    for (int i = 0; i < b->ranks; i++) {
-        fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
-        fo_ref out = fo_builder_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
-        if (b->ranks == 1)
-            out = fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside);
-        if (fo_builder_reduce_compute(b, i, c, fo_builder_nowhere, out) >= 0 && b->parts == 1)
-            after_gather(b, c); /* none, JOINT: the all-gather blocks */
-    }
+    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
+    fo_ref out = fo_builder_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
+    if (b->ranks == 1)
+        out = fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside);
+    if (fo_builder_reduce_compute(b, i, c, fo_builder_nowhere, out) >= 0 && b->parts == 1)
+        after_gather(b, c); /* none, JOINT: the all-gather blocks */
 }
 
 /* What the sends of chunk c's reduce-scatter wait for besides their rows. `wgrads`: with none, all
@@ -98,20 +96,21 @@ static void reduce_add(fo_builder *b, int i, int c)
     fo_builder_dep(b, b->r_recv[fo_builder_at(b, i, c)], FO_DEP_ROWS);
 }
 
-static void reduce_chunk(fo_builder *b, int c)
+/* Step i of chunk c's reduce-scatter: what arrives is added and sent on. */
+static void reduce_step(fo_builder *b, int i, int c)
 {
     int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
-    for (int i = 0; b->ranks > 1 && i < b->ranks; i++) {
-        int shard = fo_schedule_reduce_shard(b->rank, i, b->ranks);
-        if (i) {
-            fo_builder_reduce_recv(b, i, c, shard, left, shard_row(b, shard));
-            reduce_add(b, i, c);
-        }
-        if (i == b->ranks - 1 || fo_builder_reduce_send(b, i, c, right, shard_row(b, shard)) < 0)
-            continue;
-        before_reduce(b, c);
-        fo_builder_dep(b, b->add[fo_builder_at(b, i, c)], FO_DEP_ROWS);
+    int shard = fo_schedule_reduce_shard(b->rank, i, b->ranks);
+    if (b->ranks == 1)
+        return;
+    if (i) {
+        fo_builder_reduce_recv(b, i, c, shard, left, shard_row(b, shard));
+        reduce_add(b, i, c);
     }
+    if (i == b->ranks - 1 || fo_builder_reduce_send(b, i, c, right, shard_row(b, shard)) < 0)
+        return;
+    before_reduce(b, c);
+    fo_builder_dep(b, b->add[fo_builder_at(b, i, c)], FO_DEP_ROWS);
 }
 
 void fo_builder_none(fo_builder *b)
@@ -126,14 +125,16 @@ void fo_builder_slices(fo_builder *b)
     for (int c = 0; b->gathers && c < b->parts; c++)
         gather_chunk(b, c);
     for (int c = 0; c < b->parts; c++) {
-        if (b->reduces)
-            reduce_computes(b, c);
-        for (int i = 0; !b->reduces && i < b->ranks; i++)
-            gather_compute(b, 0, i, c);
-        if (b->reduces && c)
-            reduce_chunk(b, c - 1);
+        for (int i = 0; i < b->ranks; i++) {
+            if (!b->reduces)
+                gather_compute(b, 0, i, c);
+            else
+                reduce_compute(b, i, c);
+            if (b->reduces && c) /* one addition a computation: every hop has one to hide behind */
+                reduce_step(b, i, c - 1);
+        }
     }
     wgrads(b);
-    if (b->reduces)
-        reduce_chunk(b, b->parts - 1);
+    for (int i = 0; b->reduces && i < b->ranks; i++)
+        reduce_step(b, i, b->parts - 1);
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the command line tests share. Source it with the test's own arguments: program, source folder.
 program=$1
 source_folder=$2

@@ -44,7 +44,7 @@ static void golden_file(void **state)
         "\xa0\0\0\0\0\0\0\0"
         "{\"__metadata__\":{\"format\":\"pt\"},"
         "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[8,14]},"
-        "\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}           "
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}                  "
         "\0\0\x80\x3f\0\0\x20\xc1" /* 1, -10 */
         "\x80\x3f\0\xc0\x80\x7f";  /* 1, -2, infinite */
     const int64_t size = 8 + 160 + 14;
@@ -257,9 +257,11 @@ static void header_lengths(void **state)
     } wrong[] = {
         {0, "an empty header"},
         {1, "wrong near offset"},
-        {58, "wrong near offset"},
-        {60, "wrong near offset"},
-        {64, "its header takes 64 by offset 0; it is torn"},
+        {53, "wrong near offset"},
+        {57, "has 5 bytes of data (from offset 65), expected 4"},
+        {59, "wrong near offset 66"},
+        {62, "wrong near offset 66"},
+        {63, "its header takes 63 by offset 0; it is torn"},
         {100000000, "its header takes 100000000"},
         {100000001, "a length of 100000001 (offset 0), expected at most 100000000"},
         {UINT64_MAX, "a length of 18446744073709551615"},
@@ -269,7 +271,7 @@ static void header_lengths(void **state)
     for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
         image i =
             image_of("{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}    ", 4);
-        assert_int_equal(i.size, 8 + 59 + 4);
+        assert_int_equal(i.size, 8 + 58 + 4);
         fo_tensor_file *file;
         for (int b = 0; b < 8; b++)
             i.bytes[b] = (uint8_t)(wrong[w].length >> 8 * b);
