@@ -26,17 +26,18 @@ int cmd_bench(int argc, char **argv)
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank; 0: all", 0, 4096},
         {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm or self", 0, 0},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn or ref", 0, 0},
-        {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "longest wait without progress; 0: 60", 0,
-         1e9},
+        {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "longest wait without progress; 0: 60",
+         0, 1e9},
         {CLI_FLAG, "json", &o.json, NULL, "an array of objects", 0, 0},
         {.type = CLI_END},
     };
     const cli_command command = {
         .name = "bench",
-        .about = "Measures one layer under several strategies: time, effective communication time,\n"
-                 "hidden %, exposed time, lower bound, equality of the bits (docs/metrics.md).\n"
-                 "row: [rows, ffn/N].[ffn/N, dim], reduce-scatter; column: all-gather,\n"
-                 "[rows, dim].[dim, ffn/N].\n",
+        .about =
+            "Measures one layer under several strategies: time, effective communication time,\n"
+            "hidden %, exposed time, lower bound, equality of the bits (docs/metrics.md).\n"
+            "row: [rows, ffn/N].[ffn/N, dim], reduce-scatter; column: all-gather,\n"
+            "[rows, dim].[dim, ffn/N].\n",
         .operands = "row|column",
         .operand = &which,
         .options = options};

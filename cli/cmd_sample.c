@@ -8,9 +8,10 @@ int cmd_sample(int argc, char **argv)
     fo_sample_defaults(&o);
     int code;
     const cli_option options[] = {
-        {CLI_TEXT, "checkpoint", &o.checkpoint, "DIR", "what 'train --out' wrote, or a step in it", 0,
+        {CLI_TEXT, "checkpoint", &o.checkpoint, "DIR", "what 'train --out' wrote, or a step in it",
+         0, 0},
+        {CLI_TEXT, "prompt", &o.prompt, "TEXT", "what to go on from; a newline when not given", 0,
          0},
-        {CLI_TEXT, "prompt", &o.prompt, "TEXT", "what to go on from; a newline when not given", 0, 0},
         {CLI_INT64, "tokens", &o.tokens, "N", "how many to write", 0, 1e12},
         {CLI_DOUBLE, "temperature", &o.temperature, "X", "0: always the most likely token", 0, 1e6},
         {CLI_INT64, "top-k", &o.top_k, "N", "choose among the N most likely; 0: all", 0, 1e9},

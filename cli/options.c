@@ -33,8 +33,8 @@ static int distance(const char *a, const char *b)
     for (int i = 1; a[i - 1]; i++) {
         current[0] = i;
         for (int j = 1; j <= length; j++) {
-            current[j] = min3(previous[j] + 1, current[j - 1] + 1,
-                              previous[j - 1] + (a[i - 1] != b[j - 1]));
+            current[j] =
+                min3(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 current[j] = min3(current[j], before[j - 2] + 1, FAR);
         }
@@ -140,7 +140,7 @@ static bool with_unit(const char *text, const char *const *units, const double *
 
 static bool link_speed(const char *text, cli_link *link)
 {
-    static const char *const units[] = {"B/s",   "KB/s",    "MB/s",    "GB/s",    "TB/s",
+    static const char *const units[] = {"B/s",   "KB/s",   "MB/s",   "GB/s",   "TB/s",
                                         "bit/s", "Kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
     static const double factors[] = {1,     1e3,     1e6,     1e9,     1e12,
                                      0.125, 0.125e3, 0.125e6, 0.125e9, 0.125e12};
@@ -208,8 +208,8 @@ static bool is_number(cli_type type)
 
 static cli_outcome bad_number(complaint c, const cli_option *option, const char *given)
 {
-    const char *kind = option->type == CLI_INT || option->type == CLI_INT64 ? "whole number"
-                                                                            : "number";
+    const char *kind =
+        option->type == CLI_INT || option->type == CLI_INT64 ? "whole number" : "number";
     return bad(c, "--%s is '%s', expected a %s from %.15g to %.15g", option->name, given, kind,
                option->low, option->high);
 }
@@ -292,7 +292,8 @@ static cli_outcome unknown_option(complaint c, const cli_command *command, const
 }
 
 /* One option at argv[*at]; *at is moved to the last word used. */
-static cli_outcome take_option(complaint c, const cli_command *command, int argc, char **argv, int *at)
+static cli_outcome take_option(complaint c, const cli_command *command, int argc, char **argv,
+                               int *at)
 {
     const char *name = argv[*at] + 2, *given = strchr(name, '=');
     size_t length = given ? (size_t)(given - name) : strlen(name);

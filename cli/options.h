@@ -26,8 +26,8 @@ typedef enum cli_type {
 
 typedef struct cli_option {
     cli_type type;
-    const char *name; /* without the dashes */
-    void *target;     /* holds the default; overwritten by what is given */
+    const char *name;  /* without the dashes */
+    void *target;      /* holds the default; overwritten by what is given */
     const char *value; /* how the help names the value */
     const char *help;
     double low, high; /* numbers: what is accepted, ends included */
@@ -40,11 +40,11 @@ typedef struct cli_link {
 } cli_link;
 
 typedef struct cli_command {
-    const char *name;         /* "train" */
-    const char *about;        /* first lines of the help */
-    const char *after;        /* last lines of the help; may be NULL */
-    const char *operands;     /* words of which exactly one must be given, "row|column"; NULL: none */
-    const char **operand;     /* where that word goes */
+    const char *name;     /* "train" */
+    const char *about;    /* first lines of the help */
+    const char *after;    /* last lines of the help; may be NULL */
+    const char *operands; /* words of which exactly one must be given, "row|column"; NULL: none */
+    const char **operand; /* where that word goes */
     const cli_option *options;
 } cli_command;
 

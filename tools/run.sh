@@ -13,7 +13,7 @@ prompt="In the beginning"
 
 # ---- numbers to tune ---------------------------------------------------------------------------------
 model=(--layers 4 --heads 4 --dim 256 --context 256 --batch 16)
-optimizer=(--lr 2e-3 --min-lr 2e-4 --decay 0.1 --clip 1)
+optimizer=(--lr 1e-3 --min-lr 1e-4 --decay 0.1 --clip 1)
 compare=(--compare "none,slice:4,flash" --link "auto:0.56,5us" --steps 6)
 least_steps=50 most_steps=2000
 # ------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ if [ -z "$steps" ]; then
         sed -n 's/.*"step_ms": \([0-9.e+]*\).*/\1/p')
     steps=$(awk -v ms="$step_ms" -v s="$seconds" -v least=$least_steps -v most=$most_steps 'BEGIN {
         n = ms > 0 ? int(s * 1000 / ms / 10) * 10 : least
-        print n < least ? least : n > most ? most : n }')
+        print (n < least ? least : (n > most ? most : n)) }')
 fi
 
 # the model of the run before is kept

@@ -240,7 +240,7 @@ fo_status fo_checkpoint_directory_commit(const char *directory, int64_t step, in
 
 /* ---- the newest --------------------------------------------------------------------------------------- */
 
-/* The folder that `latest` names; false when that is none. */
+/* The folder that `latest` names, or what it is called while it is being replaced; false: neither. */
 static bool named_folder(const char *directory, char *out, size_t size)
 {
     char path[FO_CHECKPOINT_PATH], *text = NULL;
@@ -250,8 +250,9 @@ static bool named_folder(const char *directory, char *out, size_t size)
         fo_checkpoint_read_text(path, &text) != FO_OK)
         return false;
     text[strcspn(text, "\r\n")] = '\0';
-    if (step_of(text, &old) >= 0)
-        found = snprintf(out, size, "%s/%s", directory, text) < (int)size && is_complete(out);
+    for (int i = 0; i < 2 && !found && step_of(text, &old) >= 0; i++)
+        found = snprintf(out, size, "%s/%s%s", directory, text, i ? ".old" : "") < (int)size &&
+                is_complete(out);
     free(text);
     return found;
 }

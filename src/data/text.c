@@ -8,13 +8,28 @@
 
 /* ---- the vocabulary of a text ------------------------------------------------------------------ */
 
+enum { WORDS = FO_DATA_CODES / 64 };
+
 /* Which code points a text has. */
 typedef struct census {
-    uint8_t *seen; /* [FO_DATA_CODES] 0 or 1 */
-    int64_t count; /* characters of the text */
+    uint64_t *seen; /* [WORDS] a bit for each code point */
+    int64_t count;  /* characters of the text */
     int64_t distinct;
     int64_t bytes; /* of the distinct characters, one after the other */
 } census;
+
+/* The first code point of the text from `code` on; FO_DATA_CODES: none. */
+static uint32_t next_seen(const census *c, uint32_t code)
+{
+    for (uint32_t word = code / 64; word < WORDS; word++) {
+        uint64_t bits = c->seen[word];
+        if (word == code / 64)
+            bits &= UINT64_MAX << (code % 64);
+        if (bits)
+            return word * 64 + (uint32_t)__builtin_ctzll(bits);
+    }
+    return FO_DATA_CODES;
+}
 
 static fo_status count_characters(const fo_data *data, census *c)
 {
@@ -32,14 +47,12 @@ static fo_status count_characters(const fo_data *data, census *c)
                                  "%s has a zero byte at offset %" PRId64 ", expected text; use the "
                                  "format bytes for what is no text",
                                  data->name, at);
-        c->seen[code] = 1;
+        c->seen[code / 64] |= UINT64_C(1) << (code % 64);
         at += length;
     }
-    for (uint32_t code = 0; code < FO_DATA_CODES; code++) {
-        if (c->seen[code]) {
-            c->distinct++;
-            c->bytes += fo_data_utf8_length(code);
-        }
+    for (uint32_t code = next_seen(c, 0); code < FO_DATA_CODES; code = next_seen(c, code + 1)) {
+        c->distinct++;
+        c->bytes += fo_data_utf8_length(code);
     }
     return FO_OK;
 }
@@ -57,9 +70,8 @@ static fo_status list_characters(fo_data *data, const census *c)
     if (!data->characters)
         return no_memory(data);
     char *out = data->characters;
-    for (uint32_t code = 0; code < FO_DATA_CODES; code++)
-        if (c->seen[code])
-            out += fo_data_utf8_encode(code, out);
+    for (uint32_t code = next_seen(c, 0); code < FO_DATA_CODES; code = next_seen(c, code + 1))
+        out += fo_data_utf8_encode(code, out);
     *out = '\0';
     data->vocabulary = c->distinct;
     return FO_OK;
@@ -71,9 +83,8 @@ static fo_status make_table(fo_data *data, const census *c)
     uint8_t *table = calloc(256, 1), id = 0;
     if (!table)
         return no_memory(data);
-    for (int byte = 0; byte < 128; byte++)
-        if (c->seen[byte])
-            table[byte] = id++;
+    for (uint32_t byte = next_seen(c, 0); byte < 128; byte = next_seen(c, byte + 1))
+        table[byte] = id++;
     data->table_copy = table;
     data->table = table;
     data->tokens = data->bytes;
@@ -81,27 +92,33 @@ static fo_status make_table(fo_data *data, const census *c)
     return FO_OK;
 }
 
-/* Characters of several bytes: ids of equal width take the place of the text. */
+/* Characters of several bytes: ids of equal width take the place of the text. An id is the number of
+ * smaller characters: those of earlier words, and those below in the character's own. */
 static fo_status make_ids(fo_data *data, const census *c)
 {
     int width = c->distinct <= 0x100 ? 1 : c->distinct <= 0x10000 ? 2 : 4;
-    uint32_t *id_of = malloc(FO_DATA_CODES * sizeof *id_of), next = 0;
-    uint8_t *out = data->ids =
+    uint32_t *before = malloc(WORDS * sizeof *before), sum = 0;
+    uint8_t *out =
         (uint64_t)c->count <= SIZE_MAX / 8 ? malloc((size_t)c->count * (size_t)width) : NULL;
-    if (!id_of || !out) {
-        free(id_of);
+    data->ids = out;
+    if (!before || !out) {
+        free(before);
         return no_memory(data);
     }
-    for (uint32_t code = 0; code < FO_DATA_CODES; code++)
-        id_of[code] = c->seen[code] ? next++ : 0;
+    for (int word = 0; word < WORDS; word++) {
+        before[word] = sum;
+        sum += (uint32_t)__builtin_popcountll(c->seen[word]);
+    }
     for (int64_t at = 0; at < data->size; out += width) {
         uint32_t code = 0;
         int length = 1;
         fo_data_utf8_decode(data->bytes + at, data->size - at, &code, &length);
-        memcpy(out, &id_of[code], (size_t)width); /* little-endian host */
+        uint64_t below = c->seen[code / 64] & ((UINT64_C(1) << (code % 64)) - 1);
+        uint32_t id = before[code / 64] + (uint32_t)__builtin_popcountll(below);
+        memcpy(out, &id, (size_t)width); /* little-endian host */
         at += length;
     }
-    free(id_of);
+    free(before);
     fo_data_source_release(data);
     data->tokens = data->ids;
     data->width = width;
@@ -110,7 +127,7 @@ static fo_status make_ids(fo_data *data, const census *c)
 
 fo_status fo_data_format_char(fo_data *data)
 {
-    census c = {.seen = calloc(FO_DATA_CODES, 1)};
+    census c = {.seen = calloc(WORDS, sizeof *c.seen)};
     fo_status status = c.seen ? count_characters(data, &c) : no_memory(data);
     if (status == FO_OK)
         status = list_characters(data, &c);

@@ -31,8 +31,7 @@ typedef struct group_start {
     void *arg;
 } group_start;
 
-/* ---- starting
- * ----------------------------------------------------------------------------------------- */
+/* ---- starting ---- */
 
 static fo_status unknown_transport(const char *name)
 {
@@ -129,8 +128,7 @@ fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, 
     return status;
 }
 
-/* ---- questions
- * ------------------------------------------------------------------------------------------ */
+/* ---- questions ---- */
 
 int fo_group_rank(const fo_group *group)
 {
@@ -196,8 +194,7 @@ void fo_group_free(fo_group *group, void *memory)
     group->outer->ops->free(group->outer, memory);
 }
 
-/* ---- collectives
- * ------------------------------------------------------------------------------------------ */
+/* ---- collectives ---- */
 
 /* A collective that one rank has given up is over for all of them: its requests are abandoned. */
 static fo_status give_up(fo_group *group, fo_status status)

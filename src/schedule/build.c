@@ -6,7 +6,7 @@
 #include "flashoverlap/group.h"
 #include "schedule/builder.h"
 
-const fo_ref fo_builder_nowhere = {-1, 0};
+const fo_ref fo_schedule_build_nowhere = {-1, 0};
 
 int fo_schedule_mod(int value, int ranks)
 {
@@ -31,7 +31,7 @@ int64_t fo_schedule_sub_begin(int64_t rows, int m, int k, int64_t quantum)
     return begin < rows ? begin : rows;
 }
 
-fo_slice fo_builder_slice(const fo_builder *b, int shard, int sub)
+fo_slice fo_schedule_build_slice(const fo_builder *b, int shard, int sub)
 {
     int64_t rows = fo_shard_rows(b->desc->rows, b->ranks, shard);
     int64_t begin = fo_schedule_sub_begin(rows, b->parts, sub, b->desc->quantum);
@@ -43,7 +43,7 @@ fo_slice fo_builder_slice(const fo_builder *b, int shard, int sub)
                       .inside = begin};
 }
 
-int fo_builder_at(const fo_builder *b, int step, int sub)
+int fo_schedule_build_at(const fo_builder *b, int step, int sub)
 {
     return step * b->parts + sub;
 }
@@ -54,7 +54,7 @@ static int32_t add_buffer(fo_builder *b, fo_buffer_role role, int64_t rows)
     return b->program->buffer_count++;
 }
 
-void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
+void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
                         int64_t staging)
 {
     int64_t all = b->desc->rows, own = fo_shard_rows(all, b->ranks, b->rank);
@@ -67,7 +67,7 @@ void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t pa
     b->buffer[FO_BUFFER_OUTPUT] = add_buffer(b, FO_BUFFER_OUTPUT, b->reduces ? own : all);
 }
 
-fo_ref fo_builder_ref(const fo_builder *b, fo_buffer_role role, int64_t row)
+fo_ref fo_schedule_build_ref(const fo_builder *b, fo_buffer_role role, int64_t row)
 {
     return (fo_ref){b->buffer[role], row};
 }
@@ -86,7 +86,7 @@ static void *grow(fo_builder *b, void *array, int32_t count, int32_t *capacity, 
     return moved;
 }
 
-int32_t fo_builder_emit(fo_builder *b, const fo_task *task)
+int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task)
 {
     fo_program *p = b->program;
     if (task->rows <= 0 || b->status != FO_OK)
@@ -100,7 +100,7 @@ int32_t fo_builder_emit(fo_builder *b, const fo_task *task)
     return p->task_count++;
 }
 
-void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
+void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
 {
     fo_program *p = b->program;
     if (producer < 0 || b->status != FO_OK)
@@ -112,13 +112,13 @@ void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
     p->tasks[p->task_count - 1].dep_count++;
 }
 
-void fo_builder_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode)
+void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode)
 {
     bool found = false;
     for (int old = step - FO_RING_SLOTS; old >= 0 && !found; old -= FO_RING_SLOTS)
         for (int k = 0; k < b->parts; k++) {
-            fo_builder_dep(b, table[fo_builder_at(b, old, k)], mode);
-            found = found || table[fo_builder_at(b, old, k)] >= 0;
+            fo_schedule_build_dep(b, table[fo_schedule_build_at(b, old, k)], mode);
+            found = found || table[fo_schedule_build_at(b, old, k)] >= 0;
         }
 }
 
@@ -159,11 +159,11 @@ static fo_status check_desc(const fo_schedule_desc *d, int rank)
 static void build(fo_builder *b)
 {
     switch (b->desc->strategy.kind) {
-    case FO_STRATEGY_NONE: fo_builder_none(b); break;
-    case FO_STRATEGY_SLICE: fo_builder_slices(b); break;
-    case FO_STRATEGY_RING: fo_builder_ring(b); break;
-    case FO_STRATEGY_FLASH: fo_builder_flash(b); break;
-    case FO_STRATEGY_DIRECT: fo_builder_direct(b); break;
+    case FO_STRATEGY_NONE: fo_schedule_build_none(b); break;
+    case FO_STRATEGY_SLICE: fo_schedule_build_slices(b); break;
+    case FO_STRATEGY_RING: fo_schedule_build_ring(b); break;
+    case FO_STRATEGY_FLASH: fo_schedule_build_flash(b); break;
+    case FO_STRATEGY_DIRECT: fo_schedule_build_direct(b); break;
     }
 }
 

@@ -36,38 +36,38 @@ int fo_schedule_mod(int value, int ranks);
 /* Shard computed at step i: all-gather order r, r-1, ...; reduce-scatter order r-1, r-2, ..., r. */
 int fo_schedule_gather_shard(int rank, int step, int ranks);
 int fo_schedule_reduce_shard(int rank, int step, int ranks);
-fo_slice fo_builder_slice(const fo_builder *b, int shard, int sub);
-int fo_builder_at(const fo_builder *b, int step, int sub);
+fo_slice fo_schedule_build_slice(const fo_builder *b, int shard, int sub);
+int fo_schedule_build_at(const fo_builder *b, int step, int sub);
 
 /* ---- emitting; an empty slice emits nothing and gives -1 ---- */
-void fo_builder_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
+void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
                         int64_t staging);
-int32_t fo_builder_emit(fo_builder *b, const fo_task *task);
+int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task);
 /* Adds a dependency of the task emitted last; a producer of -1 is ignored. */
-void fo_builder_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
+void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
 /* Depends on the tasks of `table` that used the ring slot of step `step` last: those of step - 3, or, where
  * that slice was empty, the nearest before. */
-void fo_builder_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode);
-fo_ref fo_builder_ref(const fo_builder *b, fo_buffer_role role, int64_t row);
-extern const fo_ref fo_builder_nowhere;
+void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode);
+fo_ref fo_schedule_build_ref(const fo_builder *b, fo_buffer_role role, int64_t row);
+extern const fo_ref fo_schedule_build_nowhere;
 
 /* ---- strategies: each writes the whole program of b->rank ---- */
-void fo_builder_none(fo_builder *b);   /* bulk.c */
-void fo_builder_slices(fo_builder *b); /* bulk.c */
-void fo_builder_ring(fo_builder *b);   /* ring.c */
-void fo_builder_flash(fo_builder *b);  /* flash.c */
-void fo_builder_direct(fo_builder *b); /* direct.c */
+void fo_schedule_build_none(fo_builder *b);   /* bulk.c */
+void fo_schedule_build_slices(fo_builder *b); /* bulk.c */
+void fo_schedule_build_ring(fo_builder *b);   /* ring.c */
+void fo_schedule_build_flash(fo_builder *b);  /* flash.c */
+void fo_schedule_build_direct(fo_builder *b); /* direct.c */
 
 /* ---- pieces shared by strategies (pieces.c) ---- */
 /* Receives of the gathered shard of step `step` (>= 1) and the sending on of step `step`'s shard. */
-int32_t fo_builder_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at);
-int32_t fo_builder_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at);
+int32_t fo_schedule_build_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at);
+int32_t fo_schedule_build_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at);
 /* First computation of a gather pattern / second computation on the gathered rows of a step. `at`: row
  * inside GATHERED. */
-int32_t fo_builder_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at);
+int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at);
 /* First computation of a reduce pattern, into `out`, adding `add`. */
-int32_t fo_builder_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out);
-int32_t fo_builder_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at);
-int32_t fo_builder_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at);
+int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out);
+int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at);
+int32_t fo_schedule_build_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at);
 
 #endif

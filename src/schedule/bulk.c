@@ -12,14 +12,14 @@
 
 static int64_t shard_row(const fo_builder *b, int shard)
 {
-    return fo_builder_slice(b, shard, 0).row;
+    return fo_schedule_build_slice(b, shard, 0).row;
 }
 
 /* Everything of chunk c's all-gather has arrived. */
 static void after_gather(fo_builder *b, int c)
 {
     for (int i = 1; c >= 0 && i < b->ranks; i++)
-        fo_builder_dep(b, b->g_recv[fo_builder_at(b, i, c)], FO_DEP_DONE);
+        fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
 }
 
 static void gather_chunk(fo_builder *b, int c)
@@ -28,19 +28,19 @@ static void gather_chunk(fo_builder *b, int c)
     for (int i = 0; i + 1 < b->ranks; i++) {
         int64_t now = shard_row(b, fo_schedule_gather_shard(b->rank, i, b->ranks));
         int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, i + 1, b->ranks));
-        if (fo_builder_gather_recv(b, i + 1, c, left, next) >= 0)
+        if (fo_schedule_build_gather_recv(b, i + 1, c, left, next) >= 0)
             after_gather(b, c - 1);
-        if (fo_builder_gather_send(b, i, c, right, now) < 0)
+        if (fo_schedule_build_gather_send(b, i, c, right, now) < 0)
             continue;
         after_gather(b, c - 1);
-        fo_builder_dep(b, b->g_recv[fo_builder_at(b, i, c)], FO_DEP_ROWS);
+        fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, i, c)], FO_DEP_ROWS);
     }
 }
 
 static void gather_compute(fo_builder *b, int slot, int i, int c)
 {
     int64_t at = shard_row(b, fo_schedule_gather_shard(b->rank, i, b->ranks));
-    if (fo_builder_gather_compute(b, slot, i, c, at) >= 0)
+    if (fo_schedule_build_gather_compute(b, slot, i, c, at) >= 0)
         after_gather(b, c);
 }
 
@@ -53,11 +53,11 @@ static void wgrads(fo_builder *b)
 
 static void reduce_compute(fo_builder *b, int i, int c)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
-    fo_ref out = fo_builder_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
+    fo_ref out = fo_schedule_build_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
     if (b->ranks == 1)
-        out = fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside);
-    if (fo_builder_reduce_compute(b, i, c, fo_builder_nowhere, out) >= 0 && b->parts == 1)
+        out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside);
+    if (fo_schedule_build_reduce_compute(b, i, c, fo_schedule_build_nowhere, out) >= 0 && b->parts == 1)
         after_gather(b, c); /* none, JOINT: the all-gather blocks */
 }
 
@@ -66,17 +66,17 @@ static void reduce_compute(fo_builder *b, int i, int c)
 static void before_reduce(fo_builder *b, int c)
 {
     for (int i = 0; i < b->ranks; i++) {
-        fo_builder_dep(b, b->first[fo_builder_at(b, i, c)], FO_DEP_DONE);
+        fo_schedule_build_dep(b, b->first[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
         if (c > 0)
-            fo_builder_dep(b, b->r_recv[fo_builder_at(b, i, c - 1)], FO_DEP_DONE);
+            fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, i, c - 1)], FO_DEP_DONE);
         if (b->parts == 1 && b->second)
-            fo_builder_dep(b, b->wgrad[fo_builder_at(b, i, c)], FO_DEP_DONE);
+            fo_schedule_build_dep(b, b->wgrad[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
     }
 }
 
 static void reduce_add(fo_builder *b, int i, int c)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
     bool last = i == b->ranks - 1;
     fo_task task = {.kind = FO_TASK_ADD,
                     .peer = -1,
@@ -85,15 +85,15 @@ static void reduce_add(fo_builder *b, int i, int c)
                     .sub = c,
                     .row = s.row,
                     .rows = s.rows,
-                    .in = fo_builder_ref(b, FO_BUFFER_ACC, s.row),
-                    .add = fo_builder_ref(b, FO_BUFFER_STAGING, s.row),
-                    .out = last ? fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside)
-                                : fo_builder_ref(b, FO_BUFFER_PARTIAL, s.row)};
-    b->add[fo_builder_at(b, i, c)] = fo_builder_emit(b, &task);
-    if (b->add[fo_builder_at(b, i, c)] < 0)
+                    .in = fo_schedule_build_ref(b, FO_BUFFER_ACC, s.row),
+                    .add = fo_schedule_build_ref(b, FO_BUFFER_STAGING, s.row),
+                    .out = last ? fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside)
+                                : fo_schedule_build_ref(b, FO_BUFFER_PARTIAL, s.row)};
+    b->add[fo_schedule_build_at(b, i, c)] = fo_schedule_build_emit(b, &task);
+    if (b->add[fo_schedule_build_at(b, i, c)] < 0)
         return;
-    fo_builder_dep(b, b->first[fo_builder_at(b, i, c)], FO_DEP_DONE);
-    fo_builder_dep(b, b->r_recv[fo_builder_at(b, i, c)], FO_DEP_ROWS);
+    fo_schedule_build_dep(b, b->first[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, i, c)], FO_DEP_ROWS);
 }
 
 /* Step i of chunk c's reduce-scatter: what arrives is added and sent on. */
@@ -104,24 +104,24 @@ static void reduce_step(fo_builder *b, int i, int c)
     if (b->ranks == 1)
         return;
     if (i) {
-        fo_builder_reduce_recv(b, i, c, shard, left, shard_row(b, shard));
+        fo_schedule_build_reduce_recv(b, i, c, shard, left, shard_row(b, shard));
         reduce_add(b, i, c);
     }
-    if (i == b->ranks - 1 || fo_builder_reduce_send(b, i, c, right, shard_row(b, shard)) < 0)
+    if (i == b->ranks - 1 || fo_schedule_build_reduce_send(b, i, c, right, shard_row(b, shard)) < 0)
         return;
     before_reduce(b, c);
-    fo_builder_dep(b, b->add[fo_builder_at(b, i, c)], FO_DEP_ROWS);
+    fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, i, c)], FO_DEP_ROWS);
 }
 
-void fo_builder_none(fo_builder *b)
+void fo_schedule_build_none(fo_builder *b)
 {
-    fo_builder_slices(b);
+    fo_schedule_build_slices(b);
 }
 
-void fo_builder_slices(fo_builder *b)
+void fo_schedule_build_slices(fo_builder *b)
 {
     int64_t all = b->desc->rows;
-    fo_builder_buffers(b, all, all, all, all);
+    fo_schedule_build_buffers(b, all, all, all, all);
     for (int c = 0; b->gathers && c < b->parts; c++)
         gather_chunk(b, c);
     for (int c = 0; c < b->parts; c++) {

@@ -12,19 +12,19 @@ static void gather_transfers(fo_builder *b, int step)
 {
     for (int k = 0; step >= 1 && k < b->parts; k++) {
         int from = fo_schedule_mod(b->rank - step, b->ranks);
-        if (fo_builder_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
+        if (fo_schedule_build_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
             continue;
-        fo_builder_dep_slot(b, b->first, step, FO_DEP_SPACE);
-        fo_builder_dep_slot(b, b->wgrad, step, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->first, step, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->wgrad, step, FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
-        fo_builder_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
+        fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
 }
 
 static void gather_compute(fo_builder *b, int slot, int step, int k)
 {
-    if (fo_builder_gather_compute(b, slot, step, k, slot_row(b, step)) >= 0)
-        fo_builder_dep(b, b->g_recv[fo_builder_at(b, step, k)], FO_DEP_ROWS);
+    if (fo_schedule_build_gather_compute(b, slot, step, k, slot_row(b, step)) >= 0)
+        fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
 }
 
 /* The partial that rank r+1+step computed of the own shard. */
@@ -32,18 +32,18 @@ static void reduce_recvs(fo_builder *b, int step)
 {
     int from = fo_schedule_mod(b->rank + 1 + step, b->ranks);
     for (int k = 0; step < b->ranks - 1 && k < b->parts; k++) {
-        if (fo_builder_reduce_recv(b, step, k, b->rank, from, slot_row(b, step)) < 0)
+        if (fo_schedule_build_reduce_recv(b, step, k, b->rank, from, slot_row(b, step)) < 0)
             continue;
         int reader = step - FO_RING_SLOTS < 1 ? 1 : step - FO_RING_SLOTS;
         for (int old = 0; step >= FO_RING_SLOTS && old < b->parts; old++)
-            fo_builder_dep(b, b->add[fo_builder_at(b, reader, old)], FO_DEP_SPACE);
+            fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, reader, old)], FO_DEP_SPACE);
     }
 }
 
 /* Adds received partial `a` (>= 1) to the running sum. */
 static void add_received(fo_builder *b, int a, int k)
 {
-    fo_slice s = fo_builder_slice(b, b->rank, k);
+    fo_slice s = fo_schedule_build_slice(b, b->rank, k);
     fo_task task = {.kind = FO_TASK_ADD,
                     .peer = -1,
                     .step = a,
@@ -51,42 +51,42 @@ static void add_received(fo_builder *b, int a, int k)
                     .sub = k,
                     .row = s.row,
                     .rows = s.rows,
-                    .in = a == 1 ? fo_builder_ref(b, FO_BUFFER_STAGING, slot_row(b, 0) + s.inside)
-                                 : fo_builder_ref(b, FO_BUFFER_ACC, s.inside),
-                    .add = fo_builder_ref(b, FO_BUFFER_STAGING, slot_row(b, a) + s.inside),
-                    .out = fo_builder_ref(b, FO_BUFFER_ACC, s.inside)};
-    int32_t index = b->add[fo_builder_at(b, a, k)] = fo_builder_emit(b, &task);
+                    .in = a == 1 ? fo_schedule_build_ref(b, FO_BUFFER_STAGING, slot_row(b, 0) + s.inside)
+                                 : fo_schedule_build_ref(b, FO_BUFFER_ACC, s.inside),
+                    .add = fo_schedule_build_ref(b, FO_BUFFER_STAGING, slot_row(b, a) + s.inside),
+                    .out = fo_schedule_build_ref(b, FO_BUFFER_ACC, s.inside)};
+    int32_t index = b->add[fo_schedule_build_at(b, a, k)] = fo_schedule_build_emit(b, &task);
     if (index < 0)
         return;
     if (a == 1)
-        fo_builder_dep(b, b->r_recv[fo_builder_at(b, 0, k)], FO_DEP_ROWS);
-    fo_builder_dep(b, b->r_recv[fo_builder_at(b, a, k)], FO_DEP_ROWS);
-    fo_builder_dep(b, a > 1 ? b->add[fo_builder_at(b, a - 1, k)] : -1, FO_DEP_DONE);
+        fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, 0, k)], FO_DEP_ROWS);
+    fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, a, k)], FO_DEP_ROWS);
+    fo_schedule_build_dep(b, a > 1 ? b->add[fo_schedule_build_at(b, a - 1, k)] : -1, FO_DEP_DONE);
 }
 
 static void reduce_compute(fo_builder *b, int step, int k)
 {
     int owner = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     bool last = step == b->ranks - 1;
-    fo_slice s = fo_builder_slice(b, owner, k);
-    fo_ref add = fo_builder_nowhere;
+    fo_slice s = fo_schedule_build_slice(b, owner, k);
+    fo_ref add = fo_schedule_build_nowhere;
     if (last && b->ranks == 2)
-        add = fo_builder_ref(b, FO_BUFFER_STAGING, slot_row(b, 0) + s.inside);
+        add = fo_schedule_build_ref(b, FO_BUFFER_STAGING, slot_row(b, 0) + s.inside);
     else if (last && b->ranks > 2)
-        add = fo_builder_ref(b, FO_BUFFER_ACC, s.inside);
-    fo_ref out = last ? fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside)
-                      : fo_builder_ref(b, FO_BUFFER_PARTIAL, slot_row(b, step) + s.inside);
-    int32_t compute = fo_builder_reduce_compute(b, step, k, add, out);
+        add = fo_schedule_build_ref(b, FO_BUFFER_ACC, s.inside);
+    fo_ref out = last ? fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside)
+                      : fo_schedule_build_ref(b, FO_BUFFER_PARTIAL, slot_row(b, step) + s.inside);
+    int32_t compute = fo_schedule_build_reduce_compute(b, step, k, add, out);
     if (compute < 0)
         return;
     if (last && b->ranks == 2)
-        fo_builder_dep(b, b->r_recv[fo_builder_at(b, 0, k)], FO_DEP_ROWS);
+        fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, 0, k)], FO_DEP_ROWS);
     if (last && b->ranks > 2)
-        fo_builder_dep(b, b->add[fo_builder_at(b, b->ranks - 2, k)], FO_DEP_DONE);
+        fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, b->ranks - 2, k)], FO_DEP_DONE);
     if (!last)
-        fo_builder_dep_slot(b, b->r_send, step, FO_DEP_DONE);
-    if (!last && fo_builder_reduce_send(b, step, k, owner, slot_row(b, step)) >= 0)
-        fo_builder_dep(b, compute, FO_DEP_ROWS);
+        fo_schedule_build_dep_slot(b, b->r_send, step, FO_DEP_DONE);
+    if (!last && fo_schedule_build_reduce_send(b, step, k, owner, slot_row(b, step)) >= 0)
+        fo_schedule_build_dep(b, compute, FO_DEP_ROWS);
 }
 
 /* Additions that come behind the computations of step i: what was received one step earlier, and all
@@ -118,10 +118,10 @@ static void joint(fo_builder *b)
         reduce_compute(b, last, k);
 }
 
-void fo_builder_direct(fo_builder *b)
+void fo_schedule_build_direct(fo_builder *b)
 {
     int64_t slots = FO_RING_SLOTS * b->widest;
-    fo_builder_buffers(b, slots, b->widest, slots, slots);
+    fo_schedule_build_buffers(b, slots, b->widest, slots, slots);
     if (b->desc->pattern == FO_PATTERN_JOINT) {
         joint(b);
         return;

@@ -20,22 +20,22 @@ static void gather_step(fo_builder *b, int step)
     if (step == b->ranks - 1)
         return;
     for (int k = 0; k < b->parts; k++) {
-        fo_builder_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
-        if (b->g_recv[fo_builder_at(b, step + 1, k)] < 0)
+        fo_schedule_build_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
+        if (b->g_recv[fo_schedule_build_at(b, step + 1, k)] < 0)
             continue;
-        fo_builder_dep_slot(b, b->first, step + 1, FO_DEP_SPACE);
-        fo_builder_dep_slot(b, b->wgrad, step + 1, FO_DEP_SPACE);
-        fo_builder_dep_slot(b, b->g_send, step + 1, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->first, step + 1, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->wgrad, step + 1, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->g_send, step + 1, FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
-        if (fo_builder_gather_send(b, step, k, right, slot_row(b, step)) >= 0)
-            fo_builder_dep(b, b->g_recv[fo_builder_at(b, step, k)], FO_DEP_ROWS);
+        if (fo_schedule_build_gather_send(b, step, k, right, slot_row(b, step)) >= 0)
+            fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
 }
 
 static void gather_compute(fo_builder *b, int slot, int step, int k)
 {
-    if (fo_builder_gather_compute(b, slot, step, k, slot_row(b, step)) >= 0)
-        fo_builder_dep(b, b->g_recv[fo_builder_at(b, step, k)], FO_DEP_ROWS);
+    if (fo_schedule_build_gather_compute(b, slot, step, k, slot_row(b, step)) >= 0)
+        fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
 }
 
 static void reduce_recvs(fo_builder *b, int step)
@@ -43,8 +43,8 @@ static void reduce_recvs(fo_builder *b, int step)
     int left = fo_schedule_mod(b->rank - 1, b->ranks);
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     for (int k = 0; step >= 1 && k < b->parts; k++) {
-        if (fo_builder_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
-            fo_builder_dep_slot(b, b->first, step, FO_DEP_SPACE);
+        if (fo_schedule_build_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
+            fo_schedule_build_dep_slot(b, b->first, step, FO_DEP_SPACE);
     }
 }
 
@@ -52,19 +52,19 @@ static void reduce_compute(fo_builder *b, int step, int k)
 {
     int right = fo_schedule_mod(b->rank + 1, b->ranks);
     bool last = step == b->ranks - 1;
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), k);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), k);
     int64_t at = slot_row(b, step) + s.inside;
-    fo_ref add = step ? fo_builder_ref(b, FO_BUFFER_STAGING, at) : fo_builder_nowhere;
-    fo_ref out = last ? fo_builder_ref(b, FO_BUFFER_OUTPUT, s.inside)
-                      : fo_builder_ref(b, FO_BUFFER_PARTIAL, at);
-    int32_t compute = fo_builder_reduce_compute(b, step, k, add, out);
+    fo_ref add = step ? fo_schedule_build_ref(b, FO_BUFFER_STAGING, at) : fo_schedule_build_nowhere;
+    fo_ref out = last ? fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside)
+                      : fo_schedule_build_ref(b, FO_BUFFER_PARTIAL, at);
+    int32_t compute = fo_schedule_build_reduce_compute(b, step, k, add, out);
     if (compute < 0)
         return;
-    fo_builder_dep(b, b->r_recv[fo_builder_at(b, step, k)], FO_DEP_ROWS);
+    fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
     if (!last)
-        fo_builder_dep_slot(b, b->r_send, step, FO_DEP_DONE);
-    if (!last && fo_builder_reduce_send(b, step, k, right, slot_row(b, step)) >= 0)
-        fo_builder_dep(b, compute, FO_DEP_ROWS);
+        fo_schedule_build_dep_slot(b, b->r_send, step, FO_DEP_DONE);
+    if (!last && fo_schedule_build_reduce_send(b, step, k, right, slot_row(b, step)) >= 0)
+        fo_schedule_build_dep(b, compute, FO_DEP_ROWS);
 }
 
 static void joint(fo_builder *b)
@@ -85,10 +85,10 @@ static void joint(fo_builder *b)
         reduce_compute(b, last, k);
 }
 
-void fo_builder_flash(fo_builder *b)
+void fo_schedule_build_flash(fo_builder *b)
 {
     int64_t slots = FO_RING_SLOTS * b->widest;
-    fo_builder_buffers(b, slots, 0, slots, slots);
+    fo_schedule_build_buffers(b, slots, 0, slots, slots);
     if (b->desc->pattern == FO_PATTERN_JOINT) {
         joint(b);
         return;

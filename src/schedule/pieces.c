@@ -10,75 +10,75 @@ static fo_task slice_task(fo_task_kind kind, int step, fo_slice s)
                      .sub = s.sub,
                      .row = s.row,
                      .rows = s.rows,
-                     .in = fo_builder_nowhere,
-                     .add = fo_builder_nowhere,
-                     .out = fo_builder_nowhere};
+                     .in = fo_schedule_build_nowhere,
+                     .add = fo_schedule_build_nowhere,
+                     .out = fo_schedule_build_nowhere};
 }
 
 /* Where the rows of the gathered shard of step `step` are: the own shard, or received. */
 static fo_ref gathered(const fo_builder *b, int step, fo_slice s, int64_t at)
 {
-    return step == 0 ? fo_builder_ref(b, FO_BUFFER_SHARD, s.inside)
-                     : fo_builder_ref(b, FO_BUFFER_GATHERED, at + s.inside);
+    return step == 0 ? fo_schedule_build_ref(b, FO_BUFFER_SHARD, s.inside)
+                     : fo_schedule_build_ref(b, FO_BUFFER_GATHERED, at + s.inside);
 }
 
-int32_t fo_builder_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at)
+int32_t fo_schedule_build_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_RECV, step - 1, s);
     task.peer = peer;
-    task.out = fo_builder_ref(b, FO_BUFFER_GATHERED, at + s.inside);
-    return b->g_recv[fo_builder_at(b, step, sub)] = fo_builder_emit(b, &task);
+    task.out = fo_schedule_build_ref(b, FO_BUFFER_GATHERED, at + s.inside);
+    return b->g_recv[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_builder_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at)
+int32_t fo_schedule_build_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_SEND, step, s);
     task.peer = peer;
     task.in = gathered(b, step, s, at);
-    return b->g_send[fo_builder_at(b, step, sub)] = fo_builder_emit(b, &task);
+    return b->g_send[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_builder_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at)
+int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_COMPUTE, step, s);
     task.slot = slot;
     task.in = gathered(b, step, s, at);
     if (slot == 0)
-        task.out = fo_builder_ref(b, FO_BUFFER_OUTPUT, s.row);
-    int32_t index = fo_builder_emit(b, &task);
-    (slot ? b->wgrad : b->first)[fo_builder_at(b, step, sub)] = index;
+        task.out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.row);
+    int32_t index = fo_schedule_build_emit(b, &task);
+    (slot ? b->wgrad : b->first)[fo_schedule_build_at(b, step, sub)] = index;
     return index;
 }
 
-int32_t fo_builder_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out)
+int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_COMPUTE, step, s);
-    task.in = fo_builder_ref(b, FO_BUFFER_FULL, s.row);
+    task.in = fo_schedule_build_ref(b, FO_BUFFER_FULL, s.row);
     task.add = add;
     task.out = out;
-    return b->first[fo_builder_at(b, step, sub)] = fo_builder_emit(b, &task);
+    return b->first[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_builder_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at)
+int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at)
 {
-    fo_slice s = fo_builder_slice(b, shard, sub);
+    fo_slice s = fo_schedule_build_slice(b, shard, sub);
     fo_task task = slice_task(FO_TASK_RECV, step, s);
     task.channel = 1;
     task.peer = peer;
-    task.out = fo_builder_ref(b, FO_BUFFER_STAGING, at + s.inside);
-    return b->r_recv[fo_builder_at(b, step, sub)] = fo_builder_emit(b, &task);
+    task.out = fo_schedule_build_ref(b, FO_BUFFER_STAGING, at + s.inside);
+    return b->r_recv[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_builder_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at)
+int32_t fo_schedule_build_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_SEND, step, s);
     task.channel = 1;
     task.peer = peer;
-    task.in = fo_builder_ref(b, FO_BUFFER_PARTIAL, at + s.inside);
-    return b->r_send[fo_builder_at(b, step, sub)] = fo_builder_emit(b, &task);
+    task.in = fo_schedule_build_ref(b, FO_BUFFER_PARTIAL, at + s.inside);
+    return b->r_send[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }

@@ -7,16 +7,16 @@ static void barrier(fo_builder *b, int step)
 {
     if (step < 1)
         return;
-    fo_builder_dep(b, b->first[step - 1], FO_DEP_DONE);
-    fo_builder_dep(b, b->wgrad[step - 1], FO_DEP_DONE);
-    fo_builder_dep(b, b->add[step - 1], FO_DEP_DONE);
-    fo_builder_dep(b, b->g_recv[step], FO_DEP_DONE);
-    fo_builder_dep(b, b->r_recv[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->first[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->wgrad[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->add[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->g_recv[step], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->r_recv[step - 1], FO_DEP_DONE);
 }
 
 static int64_t shard_row(const fo_builder *b, int shard)
 {
-    return fo_builder_slice(b, shard, 0).row;
+    return fo_schedule_build_slice(b, shard, 0).row;
 }
 
 static void gather_transfers(fo_builder *b, int step)
@@ -26,16 +26,16 @@ static void gather_transfers(fo_builder *b, int step)
         return;
     int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, step + 1, b->ranks));
     int64_t now = shard_row(b, fo_schedule_gather_shard(b->rank, step, b->ranks));
-    if (fo_builder_gather_recv(b, step + 1, 0, left, next) >= 0)
+    if (fo_schedule_build_gather_recv(b, step + 1, 0, left, next) >= 0)
         barrier(b, step);
-    if (fo_builder_gather_send(b, step, 0, right, now) >= 0)
+    if (fo_schedule_build_gather_send(b, step, 0, right, now) >= 0)
         barrier(b, step);
 }
 
 static void gather_compute(fo_builder *b, int slot, int step)
 {
     int64_t at = shard_row(b, fo_schedule_gather_shard(b->rank, step, b->ranks));
-    if (fo_builder_gather_compute(b, slot, step, 0, at) >= 0)
+    if (fo_schedule_build_gather_compute(b, slot, step, 0, at) >= 0)
         barrier(b, step);
 }
 
@@ -47,9 +47,9 @@ static void reduce_transfers(fo_builder *b, int step)
         return;
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     int before = fo_schedule_reduce_shard(b->rank, step - 1, b->ranks);
-    if (fo_builder_reduce_recv(b, step, 0, shard, left, shard_row(b, shard)) >= 0)
+    if (fo_schedule_build_reduce_recv(b, step, 0, shard, left, shard_row(b, shard)) >= 0)
         barrier(b, step);
-    if (fo_builder_reduce_send(b, step - 1, 0, right, shard_row(b, before)) >= 0) {
+    if (fo_schedule_build_reduce_send(b, step - 1, 0, right, shard_row(b, before)) >= 0) {
         barrier(b, step);
         b->program->tasks[b->r_send[step - 1]].step = step;
     }
@@ -57,18 +57,18 @@ static void reduce_transfers(fo_builder *b, int step)
 
 static void reduce_compute(fo_builder *b, int step)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
     fo_buffer_role role = step ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL;
-    fo_ref out = fo_builder_ref(b, role, s.row);
+    fo_ref out = fo_schedule_build_ref(b, role, s.row);
     if (b->ranks == 1)
-        out = fo_builder_ref(b, FO_BUFFER_OUTPUT, 0);
-    if (fo_builder_reduce_compute(b, step, 0, fo_builder_nowhere, out) >= 0)
+        out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, 0);
+    if (fo_schedule_build_reduce_compute(b, step, 0, fo_schedule_build_nowhere, out) >= 0)
         barrier(b, step);
 }
 
 static void reduce_add(fo_builder *b, int step)
 {
-    fo_slice s = fo_builder_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
     bool last = step == b->ranks - 1;
     fo_task task = {.kind = FO_TASK_ADD,
                     .peer = -1,
@@ -76,23 +76,23 @@ static void reduce_add(fo_builder *b, int step)
                     .shard = s.shard,
                     .row = s.row,
                     .rows = s.rows,
-                    .in = fo_builder_ref(b, FO_BUFFER_ACC, s.row),
-                    .add = fo_builder_ref(b, FO_BUFFER_STAGING, s.row),
-                    .out = last ? fo_builder_ref(b, FO_BUFFER_OUTPUT, 0)
-                                : fo_builder_ref(b, FO_BUFFER_PARTIAL, s.row)};
+                    .in = fo_schedule_build_ref(b, FO_BUFFER_ACC, s.row),
+                    .add = fo_schedule_build_ref(b, FO_BUFFER_STAGING, s.row),
+                    .out = last ? fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, 0)
+                                : fo_schedule_build_ref(b, FO_BUFFER_PARTIAL, s.row)};
     if (step < 1)
         return;
-    b->add[step] = fo_builder_emit(b, &task);
+    b->add[step] = fo_schedule_build_emit(b, &task);
     if (b->add[step] < 0)
         return;
-    fo_builder_dep(b, b->first[step], FO_DEP_DONE);
-    fo_builder_dep(b, b->r_recv[step], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->first[step], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->r_recv[step], FO_DEP_DONE);
 }
 
-void fo_builder_ring(fo_builder *b)
+void fo_schedule_build_ring(fo_builder *b)
 {
     int64_t all = b->desc->rows;
-    fo_builder_buffers(b, all, all, all, all);
+    fo_schedule_build_buffers(b, all, all, all, all);
     for (int i = 0; i < b->ranks; i++) {
         if (b->gathers)
             gather_transfers(b, i);

@@ -12,10 +12,10 @@ static const char *kind_name(fo_task_kind kind)
     return names[kind];
 }
 
-fo_status fo_check_broken(const fo_check *c, int32_t node, const char *rule)
+fo_status fo_schedule_check_broken(const fo_check *c, int32_t node, const char *rule)
 {
-    const fo_task *task = fo_check_task(c, node);
-    int rank = fo_check_rank(c, node);
+    const fo_task *task = fo_schedule_check_task(c, node);
+    int rank = fo_schedule_check_rank(c, node);
     return fo_base_error(FO_SCHEDULE, "rank %d task %d (%s step %d slice %d.%d): %s", rank,
                          (int)(node - c->base[rank]), kind_name(task->kind), task->step, task->shard,
                          task->sub, rule);
@@ -53,34 +53,34 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
     if ((unsigned)task->kind > FO_TASK_COPY || task->slot < 0 || task->slot > 1)
         return fo_base_error(FO_SCHEDULE, "rank %d task %d has an unknown kind or slot", rank, (int)t);
     if (task->rows < 1 || task->row < 0 || task->row + task->rows > p->rows)
-        return fo_check_broken(c, node, "its rows are outside the operation");
+        return fo_schedule_check_broken(c, node, "its rows are outside the operation");
     bool reads = task->kind != FO_TASK_RECV;
     bool writes = task->kind == FO_TASK_RECV || task->kind == FO_TASK_ADD ||
                   task->kind == FO_TASK_COPY || (task->kind == FO_TASK_COMPUTE && task->slot == 0);
     if (!ref_ok(p, task, task->in, reads) || !ref_ok(p, task, task->out, writes) ||
         !ref_ok(p, task, task->add, task->kind == FO_TASK_ADD))
-        return fo_check_broken(c, node, "it names rows outside a buffer");
+        return fo_schedule_check_broken(c, node, "it names rows outside a buffer");
     if (!role_ok(p, task))
-        return fo_check_broken(c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
+        return fo_schedule_check_broken(c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
     if (is_comm(task) && (task->peer < 0 || task->peer >= c->ranks))
-        return fo_check_broken(c, node, "its peer is not a rank");
+        return fo_schedule_check_broken(c, node, "its peer is not a rank");
     if (task->dep_first < 0 || task->dep_count < 0 || task->dep_first + task->dep_count > p->dep_count)
-        return fo_check_broken(c, node, "its dependencies are outside the list");
+        return fo_schedule_check_broken(c, node, "its dependencies are outside the list");
     for (int32_t d = 0; d < task->dep_count; d++) {
         const fo_dep *dep = &p->deps[task->dep_first + d];
         if (dep->task < 0 || dep->task >= t)
-            return fo_check_broken(c, node, "it depends on a task that does not come before it");
+            return fo_schedule_check_broken(c, node, "it depends on a task that does not come before it");
         const fo_task *before = &p->tasks[dep->task];
         if (dep->mode == FO_DEP_ROWS &&
             (before->row > task->row || before->row + before->rows < task->row + task->rows))
-            return fo_check_broken(c, node, "it streams from a task with other rows");
+            return fo_schedule_check_broken(c, node, "it streams from a task with other rows");
         if (dep->mode == FO_DEP_SPACE && task->kind != FO_TASK_RECV)
-            return fo_check_broken(c, node, "only a RECV can wait for space");
+            return fo_schedule_check_broken(c, node, "only a RECV can wait for space");
     }
     return FO_OK;
 }
 
-fo_status fo_check_structure(const fo_check *c)
+fo_status fo_schedule_check_structure(const fo_check *c)
 {
     for (int r = 0; r < c->ranks; r++) {
         const fo_program *p = c->programs[r];
@@ -113,20 +113,20 @@ static fo_status match_pair(fo_check *c, int from, int to, int channel)
     while (s < a->task_count && r < b->task_count) {
         int32_t send = c->base[from] + s, recv = c->base[to] + r;
         if (a->tasks[s].row != b->tasks[r].row || a->tasks[s].rows != b->tasks[r].rows)
-            return fo_check_broken(c, send, "the receive it meets expects other rows");
+            return fo_schedule_check_broken(c, send, "the receive it meets expects other rows");
         c->partner[send] = recv;
         c->partner[recv] = send;
         s = next_comm(a, s + 1, FO_TASK_SEND, to, channel);
         r = next_comm(b, r + 1, FO_TASK_RECV, from, channel);
     }
     if (s < a->task_count)
-        return fo_check_broken(c, c->base[from] + s, "no receive meets it");
+        return fo_schedule_check_broken(c, c->base[from] + s, "no receive meets it");
     if (r < b->task_count)
-        return fo_check_broken(c, c->base[to] + r, "no send meets it");
+        return fo_schedule_check_broken(c, c->base[to] + r, "no send meets it");
     return FO_OK;
 }
 
-fo_status fo_check_matching(fo_check *c)
+fo_status fo_schedule_check_matching(fo_check *c)
 {
     int talks = c->ranks > 1 || c->programs[0]->task_count;
     for (int a = 0; talks && a < c->ranks; a++)
@@ -137,8 +137,8 @@ fo_status fo_check_matching(fo_check *c)
                     return status;
             }
     for (int32_t n = 0; n < c->count; n++)
-        if (is_comm(fo_check_task(c, n)) && c->partner[n] < 0)
-            return fo_check_broken(c, n, "its channel is neither 0 nor 1");
+        if (is_comm(fo_schedule_check_task(c, n)) && c->partner[n] < 0)
+            return fo_schedule_check_broken(c, n, "its channel is neither 0 nor 1");
     return FO_OK;
 }
 
@@ -169,17 +169,17 @@ static void count_up(const fo_check *c, fo_verdict *v)
 
 static fo_status check_all(fo_check *c)
 {
-    fo_status status = fo_check_structure(c);
+    fo_status status = fo_schedule_check_structure(c);
     if (status == FO_OK)
-        status = fo_check_matching(c);
+        status = fo_schedule_check_matching(c);
     if (status == FO_OK)
-        status = fo_check_deadlock(c, 1);
+        status = fo_schedule_check_deadlock(c, 1);
     if (status == FO_OK)
-        status = fo_check_deadlock(c, 0); /* its order is the one in which slots are reused */
+        status = fo_schedule_check_deadlock(c, 0); /* its order is the one in which slots are reused */
     if (status == FO_OK)
-        status = fo_check_hazards(c);
+        status = fo_schedule_check_hazards(c);
     if (status == FO_OK)
-        status = fo_check_values(c);
+        status = fo_schedule_check_values(c);
     return status;
 }
 

@@ -14,7 +14,7 @@ typedef struct fo_check {
     int32_t count;
 } fo_check;
 
-static inline int fo_check_rank(const fo_check *c, int32_t node)
+static inline int fo_schedule_check_rank(const fo_check *c, int32_t node)
 {
     int low = 0, high = c->ranks - 1;
     while (low < high) {
@@ -27,19 +27,19 @@ static inline int fo_check_rank(const fo_check *c, int32_t node)
     return low;
 }
 
-static inline const fo_task *fo_check_task(const fo_check *c, int32_t node)
+static inline const fo_task *fo_schedule_check_task(const fo_check *c, int32_t node)
 {
-    int rank = fo_check_rank(c, node);
+    int rank = fo_schedule_check_rank(c, node);
     return &c->programs[rank]->tasks[node - c->base[rank]];
 }
 
 /* A sentence that begins with the rank and task. FO_SCHEDULE. */
-fo_status fo_check_broken(const fo_check *c, int32_t node, const char *rule);
+fo_status fo_schedule_check_broken(const fo_check *c, int32_t node, const char *rule);
 
-fo_status fo_check_structure(const fo_check *c);        /* verify.c */
-fo_status fo_check_matching(fo_check *c);               /* verify.c */
-fo_status fo_check_deadlock(fo_check *c, int in_place); /* verify_order.c; fills order */
-fo_status fo_check_hazards(const fo_check *c);          /* verify_hazard.c */
-fo_status fo_check_values(const fo_check *c);           /* verify_value.c */
+fo_status fo_schedule_check_structure(const fo_check *c);        /* verify.c */
+fo_status fo_schedule_check_matching(fo_check *c);               /* verify.c */
+fo_status fo_schedule_check_deadlock(fo_check *c, int in_place); /* verify_order.c; fills order */
+fo_status fo_schedule_check_hazards(const fo_check *c);          /* verify_hazard.c */
+fo_status fo_schedule_check_values(const fo_check *c);           /* verify_value.c */
 
 #endif

@@ -101,7 +101,7 @@ static fo_status check_buffer(const fo_check *c, int rank, int32_t buffer, const
         const access *b = &list[i];
         if (b->write && (p->buffers[buffer].role == FO_BUFFER_SHARD ||
                          p->buffers[buffer].role == FO_BUFFER_FULL))
-            return fo_check_broken(c, c->base[rank] + b->task, "it writes an input");
+            return fo_schedule_check_broken(c, c->base[rank] + b->task, "it writes an input");
         for (int32_t k = 0; k < i; k++) {
             const access *a = &list[k];
             if (a->task == b->task || !(a->write || b->write) || a->end <= b->begin || b->end <= a->begin)
@@ -109,14 +109,14 @@ static fo_status check_buffer(const fo_check *c, int rank, int32_t buffer, const
             if (has(e, b->task, a->task) || (a->write && a->shift == b->shift && !b->write &&
                                              streams_from(p, b->task, a->task)))
                 continue;
-            return fo_check_broken(c, c->base[rank] + b->task,
+            return fo_schedule_check_broken(c, c->base[rank] + b->task,
                                    "it touches rows that an earlier task may still be using");
         }
     }
     return FO_OK;
 }
 
-fo_status fo_check_hazards(const fo_check *c)
+fo_status fo_schedule_check_hazards(const fo_check *c)
 {
     fo_status status = FO_OK;
     for (int r = 0; status == FO_OK && r < c->ranks; r++) {

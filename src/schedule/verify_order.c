@@ -134,7 +134,7 @@ static fo_status readers(graph *g, const fo_check *c, int rank)
             if (recv >= 0)
                 edge(g, end(c->base[rank] + t), end(c->partner[c->base[rank] + recv]));
             else if (received(p, refs[i]))
-                return fo_check_broken(c, c->base[rank] + t, "no one RECV delivers the rows it reads");
+                return fo_schedule_check_broken(c, c->base[rank] + t, "no one RECV delivers the rows it reads");
         }
     }
     return FO_OK;
@@ -162,11 +162,11 @@ static fo_status sort(graph *g, fo_check *c)
         return FO_OK;
     for (int32_t n = 0; n < g->nodes; n++)
         if (g->waiting[n])
-            return fo_check_broken(c, n / 2, "it waits for itself across ranks: deadlock");
+            return fo_schedule_check_broken(c, n / 2, "it waits for itself across ranks: deadlock");
     return fo_base_error(FO_INTERNAL, "schedule: the order of tasks is incomplete");
 }
 
-fo_status fo_check_deadlock(fo_check *c, int in_place)
+fo_status fo_schedule_check_deadlock(fo_check *c, int in_place)
 {
     graph g = {.nodes = 2 * c->count};
     g.head = malloc(((size_t)g.nodes + 1) * sizeof *g.head);

@@ -116,7 +116,7 @@ static fo_status write_result(symbols *s, int32_t node, int rank, const fo_task 
     if (output)
         for (int32_t i = 0; i < b->count; i++)
             if (b->spans[i].begin < task->out.row + task->rows && task->out.row < b->spans[i].end)
-                return fo_check_broken(s->c, node, "it writes a result row a second time");
+                return fo_schedule_check_broken(s->c, node, "it writes a result row a second time");
     value.begin = task->out.row;
     value.end = task->out.row + task->rows;
     value.shift = task->out.row - task->row;
@@ -134,13 +134,13 @@ static fo_status second_computation(symbols *s, int32_t node, int rank, const fo
         int64_t rows = fo_shard_rows(s->c->programs[rank]->rows, s->c->ranks, shard);
         if (*done < seen + rows) {
             if (task->row != begin + *done - seen || task->row + task->rows > begin + rows)
-                return fo_check_broken(s->c, node, "the second computation is out of order");
+                return fo_schedule_check_broken(s->c, node, "the second computation is out of order");
             *done += task->rows;
             return FO_OK;
         }
         seen += rows;
     }
-    return fo_check_broken(s->c, node, "the second computation takes rows twice");
+    return fo_schedule_check_broken(s->c, node, "the second computation takes rows twice");
 }
 
 static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task)
@@ -148,7 +148,7 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
     const fo_check *c = s->c;
     span in, add;
     if (!read_ref(s, rank, task, task->in, &in) || in.count != 0)
-        return fo_check_broken(c, node, "its input does not hold the rows it computes on");
+        return fo_schedule_check_broken(c, node, "its input does not hold the rows it computes on");
     if (task->slot == 1)
         return second_computation(s, node, rank, task);
     fo_pattern pattern = c->programs[rank]->pattern;
@@ -159,7 +159,7 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
     span value = {.first = rank, .count = 1};
     if (task->add.buffer >= 0) {
         if (!read_ref(s, rank, task, task->add, &add) || !append(c, &add, value))
-            return fo_check_broken(c, node, "it adds contributions out of order, twice or of other rows");
+            return fo_schedule_check_broken(c, node, "it adds contributions out of order, twice or of other rows");
         value = add;
     }
     return write_result(s, node, rank, task, value);
@@ -176,17 +176,17 @@ static fo_status add(symbols *s, int32_t node, int rank, const fo_task *task)
         return write_result(s, node, rank, task, forward);
     if (ok && append(s->c, &backward, a) && backward.first == first)
         return write_result(s, node, rank, task, backward);
-    return fo_check_broken(s->c, node, "it adds contributions out of order, twice or of other rows");
+    return fo_schedule_check_broken(s->c, node, "it adds contributions out of order, twice or of other rows");
 }
 
 /* The bytes of a message are taken before its SEND ends and before its RECV ends, whichever is first in
  * the order; nothing overwrites them until then. */
 static fo_status take(symbols *s, int32_t node, span *value)
 {
-    int rank = fo_check_rank(s->c, node);
-    const fo_task *send = fo_check_task(s->c, node);
+    int rank = fo_schedule_check_rank(s->c, node);
+    const fo_task *send = fo_schedule_check_task(s->c, node);
     if (s->taken[node].count > s->c->ranks && !read_ref(s, rank, send, send->in, &s->taken[node]))
-        return fo_check_broken(s->c, node, "it sends rows that are not there");
+        return fo_schedule_check_broken(s->c, node, "it sends rows that are not there");
     *value = s->taken[node];
     return FO_OK;
 }
@@ -197,18 +197,18 @@ static fo_status move(symbols *s, int32_t node, int rank, const fo_task *task)
     span value;
     if (task->kind == FO_TASK_COPY) {
         if (!read_ref(s, rank, task, task->in, &value))
-            return fo_check_broken(c, node, "it copies rows that are not there");
+            return fo_schedule_check_broken(c, node, "it copies rows that are not there");
         return write_result(s, node, rank, task, value);
     }
     int32_t partner = c->partner[node];
     fo_status status = take(s, partner, &value);
     if (status != FO_OK)
         return status;
-    const fo_program *sender = c->programs[fo_check_rank(c, partner)];
-    fo_buffer_role from = sender->buffers[fo_check_task(c, partner)->in.buffer].role;
+    const fo_program *sender = c->programs[fo_schedule_check_rank(c, partner)];
+    fo_buffer_role from = sender->buffers[fo_schedule_check_task(c, partner)->in.buffer].role;
     fo_buffer_role to = c->programs[rank]->buffers[task->out.buffer].role;
     if (input_role(from) != input_role(to))
-        return fo_check_broken(c, node, "it receives partial sums as input or input as partial sums");
+        return fo_schedule_check_broken(c, node, "it receives partial sums as input or input as partial sums");
     return write_result(s, node, rank, task, value);
 }
 
@@ -254,8 +254,8 @@ static fo_status run(symbols *s)
     fo_status status = FO_OK;
     for (int32_t i = 0; status == FO_OK && i < s->c->count; i++) {
         int32_t node = s->c->order[i];
-        int rank = fo_check_rank(s->c, node);
-        const fo_task *task = fo_check_task(s->c, node);
+        int rank = fo_schedule_check_rank(s->c, node);
+        const fo_task *task = fo_schedule_check_task(s->c, node);
         span unused;
         if (task->kind == FO_TASK_COMPUTE)
             status = compute(s, node, rank, task);
@@ -269,7 +269,7 @@ static fo_status run(symbols *s)
     return status == FO_OK ? check_outputs(s) : status;
 }
 
-fo_status fo_check_values(const fo_check *c)
+fo_status fo_schedule_check_values(const fo_check *c)
 {
     symbols s = {.c = c};
     size_t buffers = (size_t)c->ranks * FO_BUFFER_ROLES;

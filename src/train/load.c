@@ -133,5 +133,6 @@ fo_status fo_train_load(fo_group *group, const fo_model_config *config, fo_model
         read_file(&in, model, folder, "model.safetensors", FO_TRAIN_VALUE, FO_TRAIN_VALUE);
     if (status == FO_OK && optimizer)
         status = read_file(&in, model, folder, "optimizer.safetensors", FO_TRAIN_M, FO_TRAIN_V);
+    fo_model_parameters_changed(model);
     return fo_train_agree(group, status);
 }

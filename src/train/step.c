@@ -112,6 +112,7 @@ static void update(fo_train_worker *worker, const fo_train_values *values)
     for (int i = 0; i < count; i++)
         fo_train_optimizer_update(worker->kernel, o, values->step, scale,
                                   fo_model_parameter(worker->model, i));
+    fo_model_parameters_changed(worker->model);
 }
 
 fo_status fo_train_step(fo_train_worker *worker, int64_t step, fo_train_values *values)

@@ -144,7 +144,8 @@ fo_status fo_train_log_evaluation(const fo_train_job *job, int64_t step, double 
 
 /* ---- peak.c, link.c ---------------------------------------------------------------------------------- */
 
-/* Collective. Best measured GEMM rate of the type on all ranks at once, FLOP/s, summed over ranks. */
+/* Collective. Best measured GEMM rate of the type, FLOP/s: all ranks compute at once, each rank's best
+ * window counts, summed over ranks. */
 fo_status fo_train_peak(fo_group *group, fo_dtype dtype, double *flops);
 /* Collective. Emulates a link at which the transfer of the model's row-parallel layers takes
  * options.link_ratio of their measured computation. Does nothing when that is 0 or for one rank. */

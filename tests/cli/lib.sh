@@ -59,7 +59,7 @@ expect_same() # what a b
 # number NAME: values of a key in the JSON lines of standard input, one a line.
 number()
 {
-    sed -n 's/.*"'"$1"'": \([-+0-9.eE]*\|null\|true\|false\).*/\1/p'
+    sed -nE 's/.*"'"$1"'": ([-+0-9.eE]+|null|true|false).*/\1/p'
 }
 
 # valid JSON on standard input? Without python3 nothing is known.

@@ -164,11 +164,10 @@ static void test_links(void **state)
         assert_true(link.ratio == cases[i].ratio);
         assert_int_equal(link.link.topology, cases[i].topology);
     }
-    static const char *const wrong[] = {"",          "5",          "GB/s",       "-1GB/s",
-                                        "0GB/s",     "nanGB/s",    "2GB",        "2GB/s,",
-                                        "2GB/s,5",   "2GB/s,tree", "auto:",      "auto:0",
-                                        "auto:-1",   "auto:nan",   "2GB/s,-5us", "off,5us",
-                                        "2 GB/s",    "5us",        "auto",       "infGB/s"};
+    static const char *const wrong[] = {"",        "5",      "GB/s",    "-1GB/s",   "0GB/s",
+                                        "nanGB/s", "2GB",    "2GB/s,",  "2GB/s,5",  "2GB/s,tree",
+                                        "auto:",   "auto:0", "auto:-1", "auto:nan", "2GB/s,-5us",
+                                        "off,5us", "2 GB/s", "5us",     "auto",     "infGB/s"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         cli_link link = {{1, 2, FO_MESH}, 3};
         assert_false(cli_options_link(wrong[i], &link));

@@ -25,12 +25,10 @@ if command -v python3 >/dev/null; then
         python3 - "$which" "$work/.out" <<'P' || fail "$command_line: another order than the paper's"
 import json, sys
 which, path = sys.argv[1:]
-ranks = json.load(open(path))
-text = json.dumps(ranks)
-programs = ranks.get("programs") or ranks.get("ranks_list") or ranks.get("ranks")
-assert isinstance(programs, list) and len(programs) == 4, text[:400]
+programs = json.load(open(path))["programs"]
+assert len(programs) == 4
 for r, program in enumerate(programs):
-    computed = [t["shard"] for t in program["tasks"] if t["kind"].lower() == "compute"]
+    computed = [t["shard"] for t in program["tasks"] if t["kind"] == "compute"]
     shards = [s for i, s in enumerate(computed) if i == 0 or computed[i - 1] != s]
     expected = [(r - i - (which == "row")) % 4 for i in range(4)]
     assert shards == expected, (r, shards, expected)

@@ -6,8 +6,7 @@
 
 static const int all_counts[] = {1, 2, 3, 5, 8, 0};
 
-/* ---- sizes: everyone to everyone, themselves included
- * ------------------------------------------------- */
+/* ---- sizes: everyone to everyone, themselves included ---- */
 
 static const size_t sizes[] = {0, 1, 3, 63, 64, 65, 4096, 65537, 300000};
 enum { SIZES = sizeof sizes / sizeof *sizes, LARGEST = 300000 };
@@ -83,8 +82,7 @@ static void test_every_size(void **state)
     ranks_everywhere(all_counts, every_size, &shared);
 }
 
-/* ---- 64 MiB, every 32-bit element distinct
- * ---------------------------------------------------------------- */
+/* ---- 64 MiB, every 32-bit element distinct ---- */
 
 static fo_status check_numbers(const uint32_t *data, size_t count)
 {
@@ -141,9 +139,7 @@ static void test_large(void **state)
     ranks_everywhere(counts, large, &shared);
 }
 
-/* ---- order
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- order ---- */
 
 enum { TAGS = 300, ROUNDS = 3 };
 
@@ -219,9 +215,7 @@ static void test_flood(void **state)
     ranks_everywhere(counts, flood, NULL);
 }
 
-/* ---- views
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- views ---- */
 
 /* Rank 0's bytes go round the ring as views of views; nobody copies, so all see the same address
  * when it is shared memory. */
@@ -308,8 +302,7 @@ static void test_held_view(void **state)
     ranks_everywhere(counts, held_view, NULL);
 }
 
-/* ---- random traffic against a model
- * ------------------------------------------------------------------------- */
+/* ---- random traffic against a model ---- */
 
 enum { TRAFFIC = 3000, MOST_BYTES = 3000, WINDOW = 64 };
 
@@ -421,9 +414,7 @@ static void test_random_traffic(void **state)
     ranks_everywhere(all_counts, random_traffic, NULL);
 }
 
-/* ---- memory
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 static fo_status memory_is_zeroed(fo_endpoint *e, void *arg)
 {

@@ -32,8 +32,7 @@ static fo_status wait_forever(fo_endpoint *e, int peer)
     return ranks_wait(e, &request);
 }
 
-/* ---- waiting
- * -------------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static fo_status waits_end(fo_endpoint *e, void *arg)
 {
@@ -137,9 +136,7 @@ static void test_timeout(void **state)
     ranks_check(check_timeout);
 }
 
-/* ---- errors
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- errors ---- */
 
 static fo_status other_size(fo_endpoint *e, void *arg)
 {
@@ -248,9 +245,7 @@ static void test_returned_error(void **state)
     ranks_check(check_returned);
 }
 
-/* ---- death
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- death ---- */
 
 static fo_status dies(fo_endpoint *e, void *arg)
 {
@@ -333,9 +328,7 @@ static void test_orphans(void **state)
     ranks_check(check_orphans);
 }
 
-/* ---- being stopped
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- being stopped ---- */
 
 static fo_status until_interrupted(fo_endpoint *e, void *arg)
 {
@@ -403,9 +396,7 @@ static void test_second_stop(void **state)
     ranks_check(check_second_stop);
 }
 
-/* ---- faults
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- faults ---- */
 
 static fo_status faulty_stream(fo_endpoint *endpoint, void *arg)
 {

@@ -4,12 +4,9 @@
 
 #include <time.h>
 
-*-- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- --* /
-
-    typedef struct timed {
+typedef struct timed {
     fo_link link;
-    int senders,
-        messages; /* the ranks after 0 that send to it, how many each; 0: rank 0 sends to all */
+    int senders, messages; /* the ranks after 0 that send to it; how many each */
     size_t bytes;
     double least_s;
     bool late_test; /* the receiver looks only after all should be there */

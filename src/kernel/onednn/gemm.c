@@ -96,7 +96,7 @@ static fo_status gemm_pack(fo_gemm *gemm, const float *b, void *packed)
 {
     if (empty(gemm))
         return FO_OK;
-    return fo_kernel_matmul_pack(gemm->of_height[HEIGHTS - 1], fo_kernel_vec_at(0), b, packed);
+    return fo_kernel_matmul_pack(gemm->of_height[HEIGHTS - 1], b, packed);
 }
 
 static fo_status gemm_tile(fo_gemm *gemm, const void *packed, const void *a, int64_t rows, float *c)

@@ -20,6 +20,10 @@ struct fo_kernel_matmul {
     dnnl_primitive_t reorder; /* otherwise: from float32, as stored */
     dnnl_memory_t reorder_from, reorder_to;
     char name[64]; /* of the implementation */
+    /* bf16 without support by oneDNN here: float32 copies of a and b. Products of bf16 values are exact
+     * in float32, so it is the same sum, slowly. */
+    bool emulated;
+    float *wide_a, *wide_b;
 };
 
 /* One engine a process; it holds no state that primitives change. */
@@ -32,9 +36,9 @@ static void make_engine(void)
     engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
 }
 
-static dnnl_data_type_t type_of(fo_dtype dtype)
+static dnnl_data_type_t type_of(const fo_kernel_matmul *mm)
 {
-    return dtype == FO_BF16 ? dnnl_bf16 : dnnl_f32;
+    return mm->desc.dtype == FO_BF16 && !mm->emulated ? dnnl_bf16 : dnnl_f32;
 }
 
 /* oneDNN takes its number of threads from OpenMP; the caller's setting is put back. */
@@ -55,7 +59,7 @@ static void threads_end(int before, int threads)
 static dnnl_status_t create_primitive(fo_kernel_matmul *mm, dnnl_primitive_desc_t *desc)
 {
     const fo_kernel_matmul_desc *d = &mm->desc;
-    dnnl_data_type_t type = type_of(d->dtype);
+    dnnl_data_type_t type = type_of(mm);
     fo_kernel_onednn_md a = {0}, b = {0}, c = {0};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -72,7 +76,7 @@ static dnnl_status_t create_primitive(fo_kernel_matmul *mm, dnnl_primitive_desc_
     if (status == dnnl_success && d->accumulate) {
         status = dnnl_post_ops_create(&ops);
         if (status == dnnl_success)
-            status = dnnl_post_ops_append_sum(ops, 1.0f);
+            status = fo_kernel_onednn_append_sum(ops);
         if (status == dnnl_success)
             status = dnnl_primitive_attr_set_post_ops(attr, ops);
     }
@@ -108,7 +112,7 @@ static dnnl_status_t create_packing(fo_kernel_matmul *mm, const_dnnl_primitive_d
     l->k = d->k;
     l->n = d->n;
     mm->panels = fo_kernel_onednn_md_panels(&mm->packed, &l->panel, &l->k_padded, &l->pair) &&
-                 l->pair == (d->dtype == FO_BF16 ? 2 : 1);
+                 l->pair == (type_of(mm) == dnnl_bf16 ? 2 : 1);
     if (mm->panels || status != dnnl_success)
         return status;
     fo_kernel_onednn_md from = {0};
@@ -144,10 +148,17 @@ static dnnl_status_t create_scratch(fo_kernel_matmul *mm, const_dnnl_primitive_d
     return status;
 }
 
-void fo_kernel_matmul_destroy(fo_kernel_matmul *mm)
+static dnnl_status_t create_emulation(fo_kernel_matmul *mm)
 {
-    if (!mm)
-        return;
+    const fo_kernel_matmul_desc *d = &mm->desc;
+    mm->wide_a = aligned_alloc(64, ((size_t)(d->m * d->k) / 16 + 1) * 64);
+    mm->wide_b = aligned_alloc(64, ((size_t)(d->k * d->n) / 16 + 1) * 64);
+    return mm->wide_a && mm->wide_b ? dnnl_success : dnnl_out_of_memory;
+}
+
+/* Back to a structure that holds only its description. */
+static void clear(fo_kernel_matmul *mm)
+{
     dnnl_memory_t memories[] = {mm->a, mm->b, mm->c, mm->scratch, mm->reorder_from, mm->reorder_to};
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
         if (memories[i])
@@ -161,6 +172,16 @@ void fo_kernel_matmul_destroy(fo_kernel_matmul *mm)
     if (mm->desc.b_packed)
         fo_kernel_onednn_md_free(&mm->packed);
     free(mm->scratch_memory);
+    free(mm->wide_a);
+    free(mm->wide_b);
+    *mm = (fo_kernel_matmul){.desc = mm->desc, .emulated = mm->emulated};
+}
+
+void fo_kernel_matmul_destroy(fo_kernel_matmul *mm)
+{
+    if (!mm)
+        return;
+    clear(mm);
     free(mm);
 }
 
@@ -174,6 +195,30 @@ static fo_status failed(const fo_kernel_matmul_desc *d, const char *what, dnnl_s
                          (int)status);
 }
 
+static dnnl_status_t create(fo_kernel_matmul *mm)
+{
+    dnnl_primitive_desc_t primitive = NULL;
+    int threads = mm->desc.threads, before = threads_begin(threads);
+    dnnl_status_t status = create_primitive(mm, &primitive);
+    if (status == dnnl_success)
+        status = dnnl_stream_create(&mm->stream, engine, dnnl_stream_default_flags);
+    if (status == dnnl_success)
+        status = create_scratch(mm, primitive);
+    if (status == dnnl_success && mm->desc.b_packed)
+        status = create_packing(mm, primitive);
+    if (status == dnnl_success && mm->emulated)
+        status = create_emulation(mm);
+    const char *name = NULL;
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_query(primitive, dnnl_query_impl_info_str, 0, &name);
+    if (name)
+        strncpy(mm->name, name, sizeof mm->name - 1);
+    if (primitive)
+        dnnl_primitive_desc_destroy(primitive);
+    threads_end(before, threads);
+    return status;
+}
+
 fo_status fo_kernel_matmul_create(const fo_kernel_matmul_desc *desc, fo_kernel_matmul **out)
 {
     *out = NULL;
@@ -184,23 +229,18 @@ fo_status fo_kernel_matmul_create(const fo_kernel_matmul_desc *desc, fo_kernel_m
     if (!mm)
         return fo_base_error(FO_NO_MEMORY, "no memory for a product");
     mm->desc = *desc;
-    dnnl_primitive_desc_t primitive = NULL;
-    int before = threads_begin(desc->threads);
-    dnnl_status_t status = create_primitive(mm, &primitive);
-    if (status == dnnl_success)
-        status = dnnl_stream_create(&mm->stream, engine, dnnl_stream_default_flags);
-    if (status == dnnl_success)
-        status = create_scratch(mm, primitive);
-    if (status == dnnl_success && desc->b_packed)
-        status = create_packing(mm, primitive);
-    const char *name = NULL;
-    if (status == dnnl_success)
-        status = dnnl_primitive_desc_query(primitive, dnnl_query_impl_info_str, 0, &name);
-    if (name)
-        strncpy(mm->name, name, sizeof mm->name - 1);
-    if (primitive)
-        dnnl_primitive_desc_destroy(primitive);
-    threads_end(before, desc->threads);
+    dnnl_status_t status = create(mm);
+    if (status == dnnl_unimplemented && desc->dtype == FO_BF16) {
+        clear(mm);
+        mm->emulated = true;
+        status = create(mm);
+    }
+    if (status == dnnl_success && desc->threads > 1 && !fo_kernel_matmul_row_independent(mm)) {
+        /* Other implementations split differently for another number of threads. */
+        clear(mm);
+        mm->desc.threads = 1;
+        status = create(mm);
+    }
     if (status != dnnl_success) {
         fo_kernel_matmul_destroy(mm);
         return failed(desc, "product", status);
@@ -211,6 +251,15 @@ fo_status fo_kernel_matmul_create(const fo_kernel_matmul_desc *desc, fo_kernel_m
 
 fo_status fo_kernel_matmul_run(fo_kernel_matmul *mm, const void *a, const void *b, float *c)
 {
+    const fo_kernel_matmul_desc *d = &mm->desc;
+    if (mm->emulated) {
+        fo_kernel_vec_at(0)->convert(a, FO_BF16, mm->wide_a, FO_F32, d->m * d->k);
+        a = mm->wide_a;
+        if (!d->b_packed) {
+            fo_kernel_vec_at(0)->convert(b, FO_BF16, mm->wide_b, FO_F32, d->k * d->n);
+            b = mm->wide_b;
+        }
+    }
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, mm->a},
                               {DNNL_ARG_WEIGHTS, mm->b},
                               {DNNL_ARG_DST, mm->c},
@@ -218,12 +267,12 @@ fo_status fo_kernel_matmul_run(fo_kernel_matmul *mm, const void *a, const void *
     dnnl_memory_set_data_handle(mm->a, (void *)(uintptr_t)a);
     dnnl_memory_set_data_handle(mm->b, (void *)(uintptr_t)b);
     dnnl_memory_set_data_handle(mm->c, c);
-    int before = threads_begin(mm->desc.threads);
+    int before = threads_begin(d->threads);
     dnnl_status_t status = dnnl_primitive_execute(mm->primitive, mm->stream, 4, args);
     if (status == dnnl_success)
         status = dnnl_stream_wait(mm->stream);
-    threads_end(before, mm->desc.threads);
-    return status == dnnl_success ? FO_OK : failed(&mm->desc, "execution of a product", status);
+    threads_end(before, d->threads);
+    return status == dnnl_success ? FO_OK : failed(d, "execution of a product", status);
 }
 
 size_t fo_kernel_matmul_packed_bytes(const fo_kernel_matmul *mm)
@@ -240,14 +289,31 @@ bool fo_kernel_matmul_same_packing(const fo_kernel_matmul *a, const fo_kernel_ma
 
 bool fo_kernel_matmul_row_independent(const fo_kernel_matmul *mm)
 {
-    return !strncmp(mm->name, "brg:avx512_core", 15) && !strstr(mm->name, "amx");
+    return !strncmp(mm->name, "brg", 3) && strstr(mm->name, "avx512_core") &&
+           !strstr(mm->name, "amx");
 }
 
-fo_status fo_kernel_matmul_pack(fo_kernel_matmul *mm, const fo_kernel_vec *vec, const float *b,
-                                void *packed)
+/* b rounded to bf16, in float32. */
+static const float *rounded(fo_kernel_matmul *mm, const float *b)
 {
+    enum { PART = 1024 };
+    uint16_t narrow[PART];
+    const fo_kernel_vec *vec = fo_kernel_vec_at(0);
+    int64_t n = mm->desc.k * mm->desc.n;
+    for (int64_t i = 0; i < n; i += PART) {
+        int64_t count = n - i < PART ? n - i : PART;
+        vec->convert(b + i, FO_F32, narrow, FO_BF16, count);
+        vec->convert(narrow, FO_BF16, mm->wide_b + i, FO_F32, count);
+    }
+    return mm->wide_b;
+}
+
+fo_status fo_kernel_matmul_pack(fo_kernel_matmul *mm, const float *b, void *packed)
+{
+    if (mm->emulated)
+        b = rounded(mm, b);
     if (mm->panels) {
-        vec->pack(&mm->layout, b, mm->desc.b_transposed, mm->desc.dtype, packed);
+        fo_kernel_vec_at(0)->pack(&mm->layout, b, mm->desc.b_transposed, packed);
         return FO_OK;
     }
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, mm->reorder_from}, {DNNL_ARG_TO, mm->reorder_to}};
@@ -279,25 +345,4 @@ const char *fo_kernel_matmul_isa(void)
         if ((isa & names[i].isa) == names[i].isa)
             return names[i].name;
     return "generic";
-}
-
-static bool bf16_works;
-static pthread_once_t bf16_once = PTHREAD_ONCE_INIT;
-
-static void try_bf16(void)
-{
-    fo_kernel_matmul_desc desc = {.m = 16, .n = 16, .k = 16, .dtype = FO_BF16, .threads = 1};
-    fo_kernel_matmul *matmul;
-    bf16_works = fo_kernel_matmul_create(&desc, &matmul) == FO_OK;
-    fo_kernel_matmul_destroy(matmul);
-    if (!bf16_works)
-        fo_base_error_clear();
-}
-
-bool fo_kernel_matmul_supports(fo_dtype dtype)
-{
-    if (dtype == FO_F32)
-        return true;
-    pthread_once(&bf16_once, try_bf16);
-    return dtype == FO_BF16 && bf16_works;
 }

@@ -25,15 +25,13 @@ fo_status fo_kernel_matmul_run(fo_kernel_matmul *matmul, const void *a, const vo
 /* Of a product with b_packed. */
 size_t fo_kernel_matmul_packed_bytes(const fo_kernel_matmul *matmul);
 bool fo_kernel_matmul_same_packing(const fo_kernel_matmul *a, const fo_kernel_matmul *b);
-/* Whether what is computed for a row is known not to depend on m: the same instructions in the same
- * order for every height. */
+/* Whether what is computed for a row is known to depend neither on m nor on the number of threads: the
+ * same instructions in the same order for every height. Others run on one thread. */
 bool fo_kernel_matmul_row_independent(const fo_kernel_matmul *matmul);
 /* b: float32, stored as desc.b_transposed says. */
-fo_status fo_kernel_matmul_pack(fo_kernel_matmul *matmul, const fo_kernel_vec *vec, const float *b,
-                                void *packed);
+fo_status fo_kernel_matmul_pack(fo_kernel_matmul *matmul, const float *b, void *packed);
 
 /* "avx512_bf16", ... */
 const char *fo_kernel_matmul_isa(void);
-bool fo_kernel_matmul_supports(fo_dtype dtype);
 
 #endif

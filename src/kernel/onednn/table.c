@@ -13,13 +13,19 @@ void *fo_kernel_onednn_alloc(size_t bytes)
     return aligned_alloc(64, (bytes / 64 + 1) * 64);
 }
 
+/* bf16 is emulated where oneDNN lacks it: slow, but right. */
+static bool supports(fo_dtype dtype)
+{
+    return dtype == FO_F32 || dtype == FO_BF16;
+}
+
 static void fill(void)
 {
     const fo_kernel_vec *vec = fo_kernel_vec_at(0);
     table.name = "onednn";
     table.about = "oneDNN matrix products, vectorised row and element functions";
     table.isa = fo_kernel_matmul_isa;
-    table.supports = fo_kernel_matmul_supports;
+    table.supports = supports;
     table.epilogue = vec->epilogue;
     table.convert = vec->convert;
     table.add = vec->add;

@@ -105,6 +105,11 @@ dnnl_status_t fo_kernel_onednn_matmul(dnnl_primitive_desc_t *primitive, dnnl_eng
     return status;
 }
 
+dnnl_status_t fo_kernel_onednn_append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
 dnnl_status_t fo_kernel_onednn_reorder(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
                                        const fo_kernel_onednn_md *from, const fo_kernel_onednn_md *to)
 {
@@ -190,6 +195,11 @@ dnnl_status_t fo_kernel_onednn_matmul(dnnl_primitive_desc_t *primitive, dnnl_eng
                                       const fo_kernel_onednn_md *c, const_dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(primitive, engine, *a, *b, NULL, *c, attr);
+}
+
+dnnl_status_t fo_kernel_onednn_append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
 dnnl_status_t fo_kernel_onednn_reorder(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,

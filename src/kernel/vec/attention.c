@@ -116,7 +116,7 @@ FO_VEC_INLINE void softmax_grad_row(const softmax_grad_of *s, int64_t n, void *p
                                     fo_dtype dtype, int64_t at)
 {
     int64_t j = 0;
-    for (; j < s->k - s->first; j += LANES)
+    for (; j < n && j < s->k - s->first; j += LANES)
         softmax_grad_part(s, j, p, ds, dtype, at, true);
     for (; j < n; j += LANES)
         softmax_grad_part(s, j, p, ds, dtype, at, false);

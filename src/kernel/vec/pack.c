@@ -82,12 +82,10 @@ static void pack_panel(const fo_kernel_panels *p, const float *b, bool transpose
     }
 }
 
-static void pack(const fo_kernel_panels *p, const float *b, bool transposed, fo_dtype dtype,
-                 void *packed)
+static void pack(const fo_kernel_panels *p, const float *b, bool transposed, void *packed)
 {
     int threads = fo_kernel_threads();
     int64_t panels = (p->n + p->panel - 1) / p->panel;
-    (void)dtype; /* pair says it: one float32 or two bf16 are a word */
 #pragma omp parallel for if (threads > 1 && panels > 1) num_threads(threads)
     for (int64_t panel = 0; panel < panels; panel++)
         pack_panel(p, b, transposed, panel * p->panel,

@@ -13,7 +13,7 @@ typedef struct fo_kernel_panels {
     int64_t k, n;
     int64_t panel;   /* columns, a multiple of 16 */
     int64_t k_padded; /* k rounded up to whole blocks */
-    int pair;
+    int pair; /* 1: float32, 2: bf16 */
 } fo_kernel_panels;
 
 /* The masks and factors of one attention dropout: element (q, k) has index q * context + k. */
@@ -48,9 +48,8 @@ typedef struct fo_kernel_vec {
     void (*xent_grad)(const float *logits, const int32_t *targets, const float *lse, int64_t rows,
                       int64_t n, int64_t first, float scale, void *dlogits, fo_dtype dtype);
 
-    /* Packing (pack.c). b: [k, n], or [n, k] when transposed; pair 2 only with bf16. */
-    void (*pack)(const fo_kernel_panels *, const float *b, bool transposed, fo_dtype dtype,
-                 void *packed);
+    /* Packing (pack.c). b: [k, n], or [n, k] when transposed. */
+    void (*pack)(const fo_kernel_panels *, const float *b, bool transposed, void *packed);
 
     /* The elementwise parts of attention (attention.c), one thread, one block of queries or keys. */
 

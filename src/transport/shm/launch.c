@@ -35,8 +35,7 @@ typedef struct launch_state {
     struct sigaction old_child;
 } launch_state;
 
-/* ---- the mapping
- * ---------------------------------------------------------------------------------- */
+/* ---- the mapping ---- */
 
 static fo_status reserve(launch_state *state, const fo_transport_options *options)
 {
@@ -67,8 +66,7 @@ static fo_status reserve(launch_state *state, const fo_transport_options *option
         options->ranks, wanted >> 20, least >> 20, strerror(errno));
 }
 
-/* ---- a rank
- * ----------------------------------------------------------------------------------------- */
+/* ---- a rank ---- */
 
 static int64_t spin_time(int ranks)
 {
@@ -109,8 +107,7 @@ static void run_rank(launch_state *state, int rank, pid_t parent,
     _exit(0); /* what the caller registered for its own exit is the caller's */
 }
 
-/* ---- the parent
- * --------------------------------------------------------------------------------------- */
+/* ---- the parent ---- */
 
 static void watch_signals(launch_state *state)
 {

@@ -102,8 +102,9 @@ static fo_status shm_isend(fo_endpoint *endpoint, fo_request *request, int peer,
         if (!cell->bounce) {
             cell->next = shm->free_cells;
             shm->free_cells = cell;
-            return fo_base_error(
-                FO_NO_MEMORY, "no shared memory left to send %zu bytes from private memory", bytes);
+            return fo_base_error(FO_NO_MEMORY,
+                                 "no shared memory left to send %zu bytes from private memory",
+                                 bytes);
         }
         data = memcpy(cell->bounce, data, bytes);
     }

@@ -15,8 +15,7 @@
 
 extern const fo_transport fo_transport_shm;
 
-/* ---- arena.c: first fit over a sorted list of blocks, kept outside the memory it describes
- * ---------- */
+/* ---- arena.c: first fit over a sorted list of blocks, kept outside the memory it describes ---- */
 
 typedef struct shm_block {
     size_t offset, bytes;

@@ -378,7 +378,8 @@ static void places_where_nothing_can_be_saved(void **state)
     expect_fails(fo_checkpoint_directory_check(path), FO_IO,
                  "plain is not a directory, expected one");
     snprintf(path, sizeof path, "%s/plain/below", s->folder);
-    expect_fails(fo_checkpoint_directory_check(path), FO_IO, "Not a directory");
+    expect_fails(fo_checkpoint_directory_check(path), FO_IO,
+                 "plain is not a directory, expected one (for ");
     expect_fails(fo_checkpoint_directory_check("/proc"), FO_IO, "/proc/latest can't be written");
     expect_fails(fo_checkpoint_directory_check("/proc/fo-test"), FO_IO,
                  "/proc/fo-test can't be made");
@@ -414,7 +415,7 @@ static void the_probe_tells_a_full_disk(void **state)
         fo_checkpoint_fault = fail_at;
         fo_status status = fo_checkpoint_directory_check(d);
         fo_checkpoint_fault = NULL;
-        expect_fails(status, FO_IO, "No space left on device; free some space");
+        expect_fails(status, FO_IO, "No space left on device); free some space");
         assert_int_equal(entries(d, ""), 0);
         failures++;
     }

@@ -83,7 +83,7 @@ static void pack_case(int64_t k, int64_t n, int64_t panel, int pair, bool transp
     float *b = random_values(FO_F32, k * n, 1, 0.0, 1.0);
     void *found = make(dtype, size);
     double *expected = malloc((size_t)size * sizeof *expected);
-    fo_kernel_vec_at(0)->pack(&layout, b, transposed, dtype, found);
+    fo_kernel_vec_at(0)->pack(&layout, b, transposed, found);
     for (int64_t i = 0; i < padded; i++)
         for (int64_t j = 0; j < columns; j++) {
             int64_t at = j / panel * panel * padded + i / pair * pair * panel + j % panel * pair + i % pair;

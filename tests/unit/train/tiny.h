@@ -59,7 +59,7 @@ static inline int tiny_set_up(void **state)
     snprintf(t->out, sizeof t->out, "%s/out", t->folder);
     snprintf(t->other, sizeof t->other, "%s/other", t->folder);
     snprintf(t->log, sizeof t->log, "%s/log", t->folder);
-    for (unsigned i = 0; used < 3000; i++)
+    for (unsigned i = 0; used < 3000 || used % 2; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s ", words[i * i % 61 % 8]);
     tiny_write(t->text, text, used);
     *state = t;

@@ -1,0 +1,10 @@
+/* Fuzzer of characters and UTF-8; see README.md. */
+#include "fuzz/data_target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    fuzz_data(bytes, size, FO_DATA_CHAR);
+    return 0;
+}
