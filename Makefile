@@ -4,6 +4,7 @@ TYPE ?= Release
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 ARGS ?=
+MAKEFLAGS += --no-print-directory
 PROGRAM := $(BUILD)/flashoverlap
 export DATA JOBS STEPS RUN SECONDS_TO_TRAIN
 
@@ -21,7 +22,7 @@ build: ## builds everything in build/, installing what is missing
 
 run: ## trains a small GPT on real text, writes a sample, compares strategies (3 minutes)
 	@bash tools/setup.sh $(if $(DATA),,text)
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) build
 	@bash tools/run.sh $(PROGRAM) $(ARGS)
 
 test: build ## every test

@@ -15,8 +15,8 @@ int cmd_schedule(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 
-/* Parses; prints the help or the sentence when there is nothing to run. True: go on; false: *code is
- * the exit code. */
+/* Parses; prints the help or the sentence when there is nothing to run. True: go on; false: *code
+ * is the exit code. */
 bool cli_begin(const cli_command *command, int argc, char **argv, int *code);
 
 /* Says on standard error what is wrong with the command line; the exit code for it. */

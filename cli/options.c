@@ -13,7 +13,7 @@
 
 enum { WORD = 64, NAMES = 96, HALF = 40, NAME_WIDTH = 17, FAR = 1 << 20 };
 
-/* ---- words ---------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static int min3(int a, int b, int c)
 {
@@ -21,7 +21,7 @@ static int min3(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Changed, missing, additional and swapped letters that make b of a; a lot for words longer than WORD. */
+/* Changed, missing, additional and swapped letters that make b of a; FAR when over WORD letters. */
 static int distance(const char *a, const char *b)
 {
     int before[WORD + 1] = {0}, previous[WORD + 1], current[WORD + 1];
@@ -86,7 +86,7 @@ static const char *spoken(const char *list, char *text, size_t size)
     return text;
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static bool whole_number(const char *text, int64_t *number)
 {
@@ -120,7 +120,7 @@ static bool real_number(const char *text, double *number)
     return true;
 }
 
-/* ---- links ---------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* A positive or zero number with a unit behind it, of those listed; false: anything else. */
 static bool with_unit(const char *text, const char *const *units, const double *factors, int count,
@@ -183,7 +183,7 @@ bool cli_options_link(const char *text, cli_link *link)
     return fine;
 }
 
-/* ---- parsing -------------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 /* Where and how to complain. */
 typedef struct complaint {
@@ -353,7 +353,7 @@ cli_outcome cli_options_parse(const cli_command *command, int argc, char **argv,
     return CLI_GO;
 }
 
-/* ---- help ----------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 /* The default as people would type it, "" when there is none worth saying. */
 static const char *default_of(const cli_option *option, char *text, size_t size)

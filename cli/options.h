@@ -1,5 +1,5 @@
-/* Long options as a table: one row says name, type, target, range and help; parsing, the sentence for
- * what is wrong, and --help all follow from it. Nothing here prints errors, exits or knows a command. */
+/* Long options as a table: one row says name, type, target, range and help; parsing, the sentence
+ * for what is wrong, and --help all follow from it. Nothing here exits or knows a command. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -50,8 +50,8 @@ typedef struct cli_command {
 
 typedef enum cli_outcome { CLI_GO, CLI_HELP, CLI_BAD } cli_outcome;
 
-/* Reads argv[0..argc) (behind the verb) into the targets. CLI_BAD: `sentence` says what was found and
- * what was expected. CLI_HELP: --help was met. The last of repeated options counts. */
+/* Reads argv[0..argc) (behind the verb) into the targets. CLI_BAD: `sentence` says what was found
+ * and what was expected. CLI_HELP: --help was met. The last of repeated options counts. */
 cli_outcome cli_options_parse(const cli_command *command, int argc, char **argv, char *sentence,
                               size_t size);
 

@@ -68,8 +68,8 @@ while IFS=: read -r file line header; do
 done < <(quoted include)
 
 while IFS=: read -r file line header; do
-    [[ "$header" == flashoverlap/* || -f "$(dirname "$file")/$header" ]] ||
-        say "$file:$line: $(dirname "$file")/ must not include \"$header\", only public headers"
+    [[ "$header" == flashoverlap/* || -f "${file%/*}/$header" ]] ||
+        say "$file:$line: ${file%/*}/ must not include \"$header\", only public headers"
 done < <(quoted cli examples)
 
 # ---- vendor headers: only in their folders --------------------------------------------------------------
@@ -93,10 +93,11 @@ while IFS=: read -r file line header; do
 done < <(angled src include cli examples)
 
 # ---- words ---------------------------------------------------------------------------------------------
-# Code without comments and strings, line numbers kept.
+# "file:number:code" of each line, without comments and strings.
 code()
 {
-    awk '{
+    awk 'FNR == 1 { inside = 0 }
+    {
         line = $0; out = ""
         while (line != "") {
             if (inside) {
@@ -111,15 +112,14 @@ code()
                 else if (found == "//") line = ""
             } else { out = out line; line = "" }
         }
-        print FNR ":" out
-    }' "$1"
+        print FILENAME ":" FNR ":" out
+    }' "$@"
 }
 
-while read -r file; do
-    while IFS=: read -r line _; do
-        say "$file:$line: exit or abort in the library; return a status instead"
-    done < <(code "$file" | grep -E '(^|[^_[:alnum:]])(exit|abort|quick_exit)[[:space:]]*\(' || true)
-done < <(find src -name '*.[ch]' | sort)
+mapfile -t sources < <(find src -name '*.[ch]' | sort)
+while IFS=: read -r file line _; do
+    say "$file:$line: exit or abort in the library; return a status instead"
+done < <(code "${sources[@]}" | grep -E '^[^:]*:[0-9]*:(.*[^_[:alnum:]])?(exit|abort|quick_exit)[[:space:]]*\(' || true)
 
 while IFS=: read -r file line _; do
     say "$file:$line: fast-math changes results"

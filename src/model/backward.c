@@ -24,26 +24,27 @@ static void enter_branch(fo_model *m, fo_model_dropout_site site, int64_t layer,
 }
 
 /* From the gradient at the start of a branch, m->dbranch, through its LayerNorm to m->dx. */
-static void leave_branch(fo_model *m, const fo_model_norm *norm, fo_parameter *weight, fo_parameter *bias)
+static void leave_branch(fo_model *m, const fo_model_norm *norm, fo_parameter *weight,
+                         fo_parameter *bias)
 {
-    m->kernel->layernorm_backward(m->dbranch, norm->x, weight->value, norm->mean, norm->rstd, m->shard_rows,
-                                  m->config.dim, m->dx, weight->grad, bias->grad);
+    m->kernel->layernorm_backward(m->dbranch, norm->x, weight->value, norm->mean, norm->rstd,
+                                  m->shard_rows, m->config.dim, m->dx, weight->grad, bias->grad);
 }
 
 /* x: what came in, [M, in] T. dx: its gradient; with pre the one before the activation. */
 static fo_status row_backward(fo_model *m, fo_model_plan plan, const void *x, fo_parameter *w,
                               fo_parameter *bias, void *pre, void *dx)
 {
-    fo_plan_args args = {.x = x, .w = w->value, .pre = pre, .dy = m->dy, .dx = dx, .dw = w->grad,
-                         .db = bias->grad};
+    fo_plan_args args = {
+        .x = x, .w = w->value, .pre = pre, .dy = m->dy, .dx = dx, .dw = w->grad, .db = bias->grad};
     return fo_plan_execute(m->plans[plan], &args);
 }
 
 static fo_status column_backward(fo_model *m, fo_model_plan plan, const void *x, const void *dy,
                                  fo_parameter *w, fo_parameter *bias)
 {
-    fo_plan_args args = {.x = x, .w = w->value, .dy = dy, .dx = m->dbranch, .dw = w->grad,
-                         .db = bias->grad};
+    fo_plan_args args = {
+        .x = x, .w = w->value, .dy = dy, .dx = m->dbranch, .dw = w->grad, .db = bias->grad};
     return fo_plan_execute(m->plans[plan], &args);
 }
 
@@ -51,12 +52,13 @@ static fo_status mlp(fo_model *m, int64_t l, int64_t step)
 {
     fo_model_layer *layer = &m->layers[l];
     enter_branch(m, FO_MODEL_DROPOUT_MLP, l, step);
-    fo_status status = row_backward(m, FO_MODEL_PLAN_OUT_BACKWARD, layer->act,
-                                    of_layer(m, l, FO_MODEL_OUT_WEIGHT),
-                                    of_layer(m, l, FO_MODEL_OUT_BIAS), layer->pre, m->dpre);
+    fo_status status =
+        row_backward(m, FO_MODEL_PLAN_OUT_BACKWARD, layer->act, of_layer(m, l, FO_MODEL_OUT_WEIGHT),
+                     of_layer(m, l, FO_MODEL_OUT_BIAS), layer->pre, m->dpre);
     if (status == FO_OK)
-        status = column_backward(m, FO_MODEL_PLAN_FC_BACKWARD, layer->ln_2.y, m->dpre,
-                                 of_layer(m, l, FO_MODEL_FC_WEIGHT), of_layer(m, l, FO_MODEL_FC_BIAS));
+        status =
+            column_backward(m, FO_MODEL_PLAN_FC_BACKWARD, layer->ln_2.y, m->dpre,
+                            of_layer(m, l, FO_MODEL_FC_WEIGHT), of_layer(m, l, FO_MODEL_FC_BIAS));
     if (status == FO_OK)
         leave_branch(m, &layer->ln_2, of_layer(m, l, FO_MODEL_LN_2_WEIGHT),
                      of_layer(m, l, FO_MODEL_LN_2_BIAS));
@@ -72,13 +74,15 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
                                     of_layer(m, l, FO_MODEL_PROJ_WEIGHT),
                                     of_layer(m, l, FO_MODEL_PROJ_BIAS), NULL, m->datt);
     if (status == FO_OK && m->heads)
-        status = m->kernel->attention_backward(
-            drop ? m->attention : m->attention_evaluation, layer->qkv, layer->att, layer->lse, m->datt,
-            fo_model_dropout_attention_key(m->config.seed, step, l), m->dqkv);
+        status =
+            m->kernel->attention_backward(drop ? m->attention : m->attention_evaluation, layer->qkv,
+                                          layer->att, layer->lse, m->datt,
+                                          fo_model_dropout_attention_key(m->config.seed, step, l),
+                                          m->dqkv);
     if (status == FO_OK)
-        status = column_backward(m, FO_MODEL_PLAN_QKV_BACKWARD, layer->ln_1.y, m->dqkv,
-                                 of_layer(m, l, FO_MODEL_QKV_WEIGHT),
-                                 of_layer(m, l, FO_MODEL_QKV_BIAS));
+        status =
+            column_backward(m, FO_MODEL_PLAN_QKV_BACKWARD, layer->ln_1.y, m->dqkv,
+                            of_layer(m, l, FO_MODEL_QKV_WEIGHT), of_layer(m, l, FO_MODEL_QKV_BIAS));
     if (status == FO_OK)
         leave_branch(m, &layer->ln_1, of_layer(m, l, FO_MODEL_LN_1_WEIGHT),
                      of_layer(m, l, FO_MODEL_LN_1_BIAS));
@@ -125,16 +129,18 @@ static fo_status embeddings(fo_model *m, const int32_t *tokens, int64_t step)
     for (int64_t row = 0; row < m->rows; row++) {
         int64_t entry = tokens[row] - m->vocabulary_begin;
         if (entry >= 0 && entry < m->vl)
-            m->kernel->add(wte + entry * dim, FO_F32, m->dembed + row * dim, FO_F32, wte + entry * dim,
-                           FO_F32, dim);
+            m->kernel->add(wte + entry * dim, FO_F32, m->dembed + row * dim, FO_F32,
+                           wte + entry * dim, FO_F32, dim);
     }
     return FO_OK;
 }
 
-static fo_status check(const fo_model *m, const int32_t *inputs, const int32_t *targets, int64_t step)
+static fo_status check(const fo_model *m, const int32_t *inputs, const int32_t *targets,
+                       int64_t step)
 {
     if (!m->forward_done || m->forward_step != step)
-        return fo_base_error(FO_INVALID, "model: backward without a forward pass of the same dropout step");
+        return fo_base_error(FO_INVALID,
+                             "model: backward without a forward pass of the same dropout step");
     fo_status status = fo_model_forward_check(m, "input", inputs);
     return status == FO_OK ? fo_model_forward_check(m, "target", targets) : status;
 }

@@ -13,14 +13,17 @@ static fo_status check_sizes(const fo_model_config *c)
         const char *name;
         int64_t value, most;
     } sizes[] = {
-        {"layers", c->layers, LAYERS_MAX},   {"heads", c->heads, DIM_MAX},
-        {"dim", c->dim, DIM_MAX},            {"context", c->context, INT32_MAX},
+        {"layers", c->layers, LAYERS_MAX},
+        {"heads", c->heads, DIM_MAX},
+        {"dim", c->dim, DIM_MAX},
+        {"context", c->context, INT32_MAX},
         {"vocabulary", c->vocabulary, INT32_MAX},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
             return fo_base_error(FO_INVALID,
-                                 "model: %s is %" PRId64 ", expected 1 to %" PRId64 "; the nearest is %" PRId64,
+                                 "model: %s is %" PRId64 ", expected 1 to %" PRId64
+                                 "; the nearest is %" PRId64,
                                  sizes[i].name, sizes[i].value, sizes[i].most,
                                  sizes[i].value < 1 ? 1 : sizes[i].most);
     return FO_OK;
@@ -48,7 +51,8 @@ fo_status fo_model_config_check(const fo_model_config *config)
     if (status != FO_OK)
         return status;
     if (config->dtype != FO_F32 && config->dtype != FO_BF16)
-        return fo_base_error(FO_INVALID, "model: the computation's type is %d, expected f32 or bf16",
+        return fo_base_error(FO_INVALID,
+                             "model: the computation's type is %d, expected f32 or bf16",
                              (int)config->dtype);
     if (config->wire != FO_F32 && config->wire != FO_BF16)
         return fo_base_error(FO_INVALID, "model: the wire's type is %d, expected f32 or bf16",

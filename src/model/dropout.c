@@ -30,11 +30,12 @@ bool fo_model_dropout_active(const fo_model *model, int64_t step)
     return model->config.dropout > 0.0f && step >= 0;
 }
 
-void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site, int64_t layer,
-                            int64_t step)
+void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site,
+                            int64_t layer, int64_t step)
 {
     if (fo_model_dropout_active(model, step))
         model->kernel->dropout(x, model->shard_row, model->shard_rows, model->config.dim,
-                               model->config.dropout, fo_model_dropout_key(model->config.seed, step),
+                               model->config.dropout,
+                               fo_model_dropout_key(model->config.seed, step),
                                fo_model_dropout_stream(site, layer));
 }

@@ -14,8 +14,8 @@ fo_status fo_model_forward_check(const fo_model *model, const char *what, const 
             return fo_base_error(FO_INVALID,
                                  "model: %s %" PRId64 " of sequence %" PRId64 " is token %" PRId32
                                  ", expected 0 to %" PRId64,
-                                 what, i % model->config.context, i / model->config.context, tokens[i],
-                                 model->config.vocabulary - 1);
+                                 what, i % model->config.context, i / model->config.context,
+                                 tokens[i], model->config.vocabulary - 1);
     return FO_OK;
 }
 
@@ -76,8 +76,8 @@ static fo_status embed(fo_model *m, const int32_t *tokens, int64_t step)
 static void normalise(fo_model *m, fo_model_norm *norm, const fo_parameter *weight,
                       const fo_parameter *bias)
 {
-    m->kernel->layernorm_forward(norm->x, weight->value, bias->value, m->shard_rows, m->config.dim, norm->y,
-                                 m->config.dtype, norm->mean, norm->rstd);
+    m->kernel->layernorm_forward(norm->x, weight->value, bias->value, m->shard_rows, m->config.dim,
+                                 norm->y, m->config.dtype, norm->mean, norm->rstd);
 }
 
 static fo_status column(fo_model *m, fo_model_plan plan, const void *x, const fo_parameter *w,
@@ -110,14 +110,16 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
 {
     fo_model_layer *layer = &m->layers[l];
     bool drop = fo_model_dropout_active(m, step);
-    normalise(m, &layer->ln_1, of_layer(m, l, FO_MODEL_LN_1_WEIGHT), of_layer(m, l, FO_MODEL_LN_1_BIAS));
+    normalise(m, &layer->ln_1, of_layer(m, l, FO_MODEL_LN_1_WEIGHT),
+              of_layer(m, l, FO_MODEL_LN_1_BIAS));
     fo_status status =
         column(m, FO_MODEL_PLAN_QKV, layer->ln_1.y, of_layer(m, l, FO_MODEL_QKV_WEIGHT),
                of_layer(m, l, FO_MODEL_QKV_BIAS), layer->qkv, NULL);
     if (status == FO_OK && m->heads)
-        status = m->kernel->attention_forward(
-            drop ? m->attention : m->attention_evaluation, layer->qkv,
-            fo_model_dropout_attention_key(m->config.seed, step, l), layer->att, layer->lse);
+        status =
+            m->kernel->attention_forward(drop ? m->attention : m->attention_evaluation, layer->qkv,
+                                         fo_model_dropout_attention_key(m->config.seed, step, l),
+                                         layer->att, layer->lse);
     if (status == FO_OK)
         status = row(m, FO_MODEL_PLAN_PROJ, layer->att, of_layer(m, l, FO_MODEL_PROJ_WEIGHT),
                      of_layer(m, l, FO_MODEL_PROJ_BIAS), layer->ln_1.x, layer->ln_2.x,
@@ -129,13 +131,15 @@ static fo_status mlp(fo_model *m, int64_t l, int64_t step)
 {
     fo_model_layer *layer = &m->layers[l];
     float *next = l + 1 < m->config.layers ? m->layers[l + 1].ln_1.x : m->ln_f.x;
-    normalise(m, &layer->ln_2, of_layer(m, l, FO_MODEL_LN_2_WEIGHT), of_layer(m, l, FO_MODEL_LN_2_BIAS));
-    fo_status status = column(m, FO_MODEL_PLAN_FC, layer->ln_2.y, of_layer(m, l, FO_MODEL_FC_WEIGHT),
-                              of_layer(m, l, FO_MODEL_FC_BIAS), layer->act, layer->pre);
+    normalise(m, &layer->ln_2, of_layer(m, l, FO_MODEL_LN_2_WEIGHT),
+              of_layer(m, l, FO_MODEL_LN_2_BIAS));
+    fo_status status =
+        column(m, FO_MODEL_PLAN_FC, layer->ln_2.y, of_layer(m, l, FO_MODEL_FC_WEIGHT),
+               of_layer(m, l, FO_MODEL_FC_BIAS), layer->act, layer->pre);
     if (status == FO_OK)
         status = row(m, FO_MODEL_PLAN_OUT, layer->act, of_layer(m, l, FO_MODEL_OUT_WEIGHT),
-                     of_layer(m, l, FO_MODEL_OUT_BIAS), layer->ln_2.x, next, FO_MODEL_DROPOUT_MLP, l,
-                     step);
+                     of_layer(m, l, FO_MODEL_OUT_BIAS), layer->ln_2.x, next, FO_MODEL_DROPOUT_MLP,
+                     l, step);
     return status;
 }
 

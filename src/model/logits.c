@@ -47,8 +47,8 @@ static fo_status gather(fo_model *m, const float *mine, float *all, float *logit
 fo_status fo_model_logits(fo_model *m, const int32_t *tokens, int64_t row, float *logits)
 {
     if (row < 0 || row >= m->rows)
-        return fo_base_error(FO_INVALID, "model: logits of row %" PRId64 ", expected 0 to %" PRId64, row,
-                             m->rows - 1);
+        return fo_base_error(FO_INVALID, "model: logits of row %" PRId64 ", expected 0 to %" PRId64,
+                             row, m->rows - 1);
     m->forward_done = false;
     size_t longest = (size_t)fo_shard_rows(m->config.vocabulary, m->ranks, 0);
     float *mine = calloc(longest, sizeof *mine);

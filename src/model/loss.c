@@ -4,7 +4,8 @@
 #include "model/state.h"
 
 /* What the ranks know of one row, put together in rank order: log-sum-exp and the target's logit. */
-static void combine(const float *stats, int64_t rows, int ranks, int64_t row, double *lse, double *target)
+static void combine(const float *stats, int64_t rows, int ranks, int64_t row, double *lse,
+                    double *target)
 {
     double max = -INFINITY, sum = 0.0;
     *target = 0.0;
@@ -15,7 +16,8 @@ static void combine(const float *stats, int64_t rows, int ranks, int64_t row, do
     }
     for (int r = 0; r < ranks; r++) {
         const float *own = stats + 3 * (r * rows + row);
-        if (own[0] > -INFINITY || own[1] != 0.0f) /* a rank without vocabulary entries has neither */
+        if (own[0] > -INFINITY ||
+            own[1] != 0.0f) /* a rank without vocabulary entries has neither */
             sum += own[1] * exp(own[0] - max);
     }
     *lse = max + log(sum);

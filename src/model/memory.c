@@ -39,9 +39,11 @@ void *fo_model_memory_take(fo_model *model, size_t bytes, bool travels)
         start = take_own(bytes, &entry->block);
     if (!start) {
         free(entry);
-        fo_base_error(FO_NO_MEMORY,
-                      "no memory for %zu bytes of the model; choose a smaller model, context or batch, or "
-                      "more ranks", bytes);
+        fo_base_error(
+            FO_NO_MEMORY,
+            "no memory for %zu bytes of the model; choose a smaller model, context or batch, or "
+            "more ranks",
+            bytes);
         return NULL;
     }
     entry->travels = travels;

@@ -50,9 +50,10 @@ static bool take_norm(fo_model *m, fo_model_norm *norm)
 static bool take_layer(fo_model *m, fo_model_layer *layer)
 {
     return take_norm(m, &layer->ln_1) && take_norm(m, &layer->ln_2) &&
-           (layer->qkv = values(m, m->rows * 3 * m->dl)) && (layer->att = values(m, m->rows * m->dl)) &&
-           (layer->lse = floats(m, m->rows * m->heads)) && (layer->pre = values(m, m->rows * m->hl)) &&
-           (layer->act = values(m, m->rows * m->hl));
+           (layer->qkv = values(m, m->rows * 3 * m->dl)) &&
+           (layer->att = values(m, m->rows * m->dl)) &&
+           (layer->lse = floats(m, m->rows * m->heads)) &&
+           (layer->pre = values(m, m->rows * m->hl)) && (layer->act = values(m, m->rows * m->hl));
 }
 
 static bool take_loss(fo_model *m)
@@ -67,8 +68,9 @@ static bool take_backward(fo_model *m)
     int64_t count = m->shard_rows * m->config.dim;
     int64_t sum_rows = fo_shard_rows(m->sum_rows, m->ranks, m->rank);
     return (m->dx = travelling(m, count, FO_F32)) && (m->dbranch = floats(m, count)) &&
-           (m->dy = travelling(m, count, m->config.dtype)) && (m->dpre = values(m, m->rows * m->hl)) &&
-           (m->datt = values(m, m->rows * m->dl)) && (m->dqkv = values(m, m->rows * 3 * m->dl)) &&
+           (m->dy = travelling(m, count, m->config.dtype)) &&
+           (m->dpre = values(m, m->rows * m->hl)) && (m->datt = values(m, m->rows * m->dl)) &&
+           (m->dqkv = values(m, m->rows * 3 * m->dl)) &&
            (m->dembed = floats(m, m->rows * m->config.dim)) &&
            (m->sum = floats(m, m->sum_rows * FO_MODEL_SUM_WIDTH)) &&
            (m->sum_shard = travelling(m, sum_rows * FO_MODEL_SUM_WIDTH, FO_F32));
@@ -81,7 +83,8 @@ static fo_status take_activations(fo_model *m)
     for (size_t l = 0; m->layers && l < layers; l++)
         if (!take_layer(m, &m->layers[l]))
             return FO_NO_MEMORY;
-    return m->layers && take_norm(m, &m->ln_f) && take_loss(m) && take_backward(m) ? FO_OK : FO_NO_MEMORY;
+    return m->layers && take_norm(m, &m->ln_f) && take_loss(m) && take_backward(m) ? FO_OK
+                                                                                   : FO_NO_MEMORY;
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------- */
@@ -132,11 +135,14 @@ static fo_status check_batch(const fo_model_config *config, int64_t batch)
     int64_t most = INT32_MAX / config->context;
     if (batch >= 1 && batch <= most)
         return FO_OK;
-    return fo_base_error(FO_INVALID, "model: batch is %" PRId64 ", expected 1 to %" PRId64 " at context %" PRId64,
+    return fo_base_error(FO_INVALID,
+                         "model: batch is %" PRId64 ", expected 1 to %" PRId64
+                         " at context %" PRId64,
                          batch, most, config->context);
 }
 
-fo_status fo_model_create(fo_group *group, const fo_model_config *config, int64_t batch, fo_model **out)
+fo_status fo_model_create(fo_group *group, const fo_model_config *config, int64_t batch,
+                          fo_model **out)
 {
     *out = NULL;
     fo_status status = fo_model_config_check(config);
@@ -154,7 +160,8 @@ fo_status fo_model_create(fo_group *group, const fo_model_config *config, int64_
                         .rank = fo_group_rank(group),
                         .batch = batch,
                         .version = 1};
-    snprintf(model->overlap, sizeof model->overlap, "%s", config->overlap ? config->overlap : "flash");
+    snprintf(model->overlap, sizeof model->overlap, "%s",
+             config->overlap ? config->overlap : "flash");
     model->config.overlap = model->overlap;
     set_sizes(model);
     status = set_up(model);

@@ -33,15 +33,15 @@ typedef enum fo_sharding {
 /* One parameter of this rank. The local tensor is [rows, cols] row-major with rows = output features
  * (Linear layout [out, in]); vectors have rows = 1. */
 typedef struct fo_parameter {
-    char name[64];      /* Hugging Face GPT-2 name */
+    char name[64]; /* Hugging Face GPT-2 name */
     fo_sharding sharding;
-    bool transposed;    /* the file holds [in, out] (Conv1D) where memory holds [out, in] */
-    bool decay;         /* weight decay applies */
+    bool transposed; /* the file holds [in, out] (Conv1D) where memory holds [out, in] */
+    bool decay;      /* weight decay applies */
     int64_t full_rows, full_cols; /* unsharded, in memory layout */
     int64_t rows, cols;           /* this rank's */
     float *value, *grad, *m, *v;  /* [rows, cols] float32; owned by the model */
     int64_t count;                /* rows * cols */
-    float init_std;     /* normal; 0: constant */
+    float init_std;               /* normal; 0: constant */
     float init_constant;
 } fo_parameter;
 

@@ -8,8 +8,20 @@
 #include "base/random.h"
 #include "model/state.h"
 
-typedef enum size_name { ONE, DIM, QKV /* 3 dim */, HIDDEN /* 4 dim */, CONTEXT, VOCABULARY } size_name;
-typedef enum init_kind { NORMAL, RESIDUAL /* normal, less for more layers */, ZEROS, ONES } init_kind;
+typedef enum size_name {
+    ONE,
+    DIM,
+    QKV /* 3 dim */,
+    HIDDEN /* 4 dim */,
+    CONTEXT,
+    VOCABULARY
+} size_name;
+typedef enum init_kind {
+    NORMAL,
+    RESIDUAL /* normal, less for more layers */,
+    ZEROS,
+    ONES
+} init_kind;
 
 typedef struct row {
     const char *name; /* of a layer: after "h.<layer>." */
@@ -141,7 +153,8 @@ int64_t fo_model_full_col(const fo_parameter *parameter, const fo_model_config *
 void fo_model_local_shape(const fo_parameter *parameter, const fo_model_config *config, int ranks,
                           int rank, int64_t *rows, int64_t *cols)
 {
-    share r = row_share(parameter, config, ranks, rank), c = col_share(parameter, config, ranks, rank);
+    share r = row_share(parameter, config, ranks, rank),
+          c = col_share(parameter, config, ranks, rank);
     *rows = r.parts * r.length;
     *cols = c.parts * c.length;
 }
@@ -214,15 +227,16 @@ static void initialise(const fo_model *model, fo_parameter *p)
 {
     const fo_model_config *c = &model->config;
     uint64_t stream = fo_base_random_stream(p->name);
+    share rows = row_share(p, c, model->ranks, model->rank);
+    share cols = col_share(p, c, model->ranks, model->rank);
+#pragma omp parallel for num_threads(fo_kernel_threads())
     for (int64_t r = 0; r < p->rows; r++) {
-        int64_t full_row = fo_model_full_row(p, c, model->ranks, model->rank, r);
-        share cols = col_share(p, c, model->ranks, model->rank);
+        int64_t full_row = to_full(rows, r);
         for (int64_t i = 0; i < p->cols; i++) {
             uint64_t index = (uint64_t)(full_row * p->full_cols + to_full(cols, i));
             p->value[r * p->cols + i] =
-                p->init_std > 0.0f
-                    ? p->init_std * fo_base_random_normal(c->seed, stream, index)
-                    : p->init_constant;
+                p->init_std > 0.0f ? p->init_std * fo_base_random_normal(c->seed, stream, index)
+                                   : p->init_constant;
         }
     }
 }
@@ -243,7 +257,8 @@ fo_status fo_model_params_create(fo_model *model)
 
 /* ---- finding them --------------------------------------------------------------------------------------- */
 
-fo_parameter *fo_model_params_layer(const fo_model *model, int64_t number, fo_model_layer_parameter which)
+fo_parameter *fo_model_params_layer(const fo_model *model, int64_t number,
+                                    fo_model_layer_parameter which)
 {
     return &model->parameters[FO_MODEL_FIRST_LAYER + number * FO_MODEL_LAYER_PARAMETERS + which];
 }

@@ -7,7 +7,15 @@
 #include "model/state.h"
 
 typedef enum plan_rows { TOKENS, RANKS /* one row a rank */, SUM_ROWS } plan_rows;
-typedef enum plan_width { NOTHING, DIM, OWN_QKV, OWN_HEADS, OWN_HIDDEN, OWN_VOCABULARY, SUM_WIDTH } plan_width;
+typedef enum plan_width {
+    NOTHING,
+    DIM,
+    OWN_QKV,
+    OWN_HEADS,
+    OWN_HIDDEN,
+    OWN_VOCABULARY,
+    SUM_WIDTH
+} plan_width;
 
 /* T: computes in the model's type, partial sums travel in its wire type; otherwise float32 throughout. */
 static const struct {
@@ -20,27 +28,30 @@ static const struct {
     /* float32 on the wire: a sum of one row and zeros, exact for every N */
     [FO_MODEL_PLAN_EMBED] = {"embedding", FO_REDUCE_SCATTER, TOKENS, DIM, NOTHING, 0, 0, 0},
     [FO_MODEL_PLAN_QKV] = {"attention qkv", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_QKV, 0, 1, 0},
-    [FO_MODEL_PLAN_PROJ] = {"attention projection", FO_ROW_FORWARD, TOKENS, OWN_HEADS, DIM, 0, 1, 0},
+    [FO_MODEL_PLAN_PROJ] = {"attention projection", FO_ROW_FORWARD, TOKENS, OWN_HEADS, DIM, 0, 1,
+                            0},
     [FO_MODEL_PLAN_FC] = {"mlp in", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_HIDDEN, 1, 1, 0},
     [FO_MODEL_PLAN_OUT] = {"mlp out", FO_ROW_FORWARD, TOKENS, OWN_HIDDEN, DIM, 0, 1, 0},
     [FO_MODEL_PLAN_HEAD] = {"head", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_VOCABULARY, 0, 1, 1},
-    [FO_MODEL_PLAN_HEAD_BACKWARD] = {"head backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_VOCABULARY,
-                                     0, 1, 0},
-    [FO_MODEL_PLAN_OUT_BACKWARD] = {"mlp out backward", FO_ROW_BACKWARD, TOKENS, OWN_HIDDEN, DIM, 1, 1,
-                                    0},
-    [FO_MODEL_PLAN_FC_BACKWARD] = {"mlp in backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_HIDDEN, 0, 1,
-                                   0},
-    [FO_MODEL_PLAN_PROJ_BACKWARD] = {"attention projection backward", FO_ROW_BACKWARD, TOKENS, OWN_HEADS,
-                                     DIM, 0, 1, 0},
-    [FO_MODEL_PLAN_QKV_BACKWARD] = {"attention qkv backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_QKV,
-                                    0, 1, 0},
-    [FO_MODEL_PLAN_EMBED_BACKWARD] = {"embedding backward", FO_ALL_GATHER, TOKENS, DIM, NOTHING, 0, 0, 0},
-    [FO_MODEL_PLAN_SUM] = {"replicated gradients", FO_REDUCE_SCATTER, SUM_ROWS, SUM_WIDTH, NOTHING, 0, 0,
-                           0},
-    [FO_MODEL_PLAN_SUM_ALL] = {"replicated gradients, all", FO_ALL_GATHER, SUM_ROWS, SUM_WIDTH, NOTHING,
-                               0, 0, 0},
+    [FO_MODEL_PLAN_HEAD_BACKWARD] = {"head backward", FO_COLUMN_BACKWARD, TOKENS, DIM,
+                                     OWN_VOCABULARY, 0, 1, 0},
+    [FO_MODEL_PLAN_OUT_BACKWARD] = {"mlp out backward", FO_ROW_BACKWARD, TOKENS, OWN_HIDDEN, DIM, 1,
+                                    1, 0},
+    [FO_MODEL_PLAN_FC_BACKWARD] = {"mlp in backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_HIDDEN,
+                                   0, 1, 0},
+    [FO_MODEL_PLAN_PROJ_BACKWARD] = {"attention projection backward", FO_ROW_BACKWARD, TOKENS,
+                                     OWN_HEADS, DIM, 0, 1, 0},
+    [FO_MODEL_PLAN_QKV_BACKWARD] = {"attention qkv backward", FO_COLUMN_BACKWARD, TOKENS, DIM,
+                                    OWN_QKV, 0, 1, 0},
+    [FO_MODEL_PLAN_EMBED_BACKWARD] = {"embedding backward", FO_ALL_GATHER, TOKENS, DIM, NOTHING, 0,
+                                      0, 0},
+    [FO_MODEL_PLAN_SUM] = {"replicated gradients", FO_REDUCE_SCATTER, SUM_ROWS, SUM_WIDTH, NOTHING,
+                           0, 0, 0},
+    [FO_MODEL_PLAN_SUM_ALL] = {"replicated gradients, all", FO_ALL_GATHER, SUM_ROWS, SUM_WIDTH,
+                               NOTHING, 0, 0, 0},
     /* whoever has the row asked for gives it */
-    [FO_MODEL_PLAN_LOGITS] = {"head of one row", FO_COLUMN_FORWARD, RANKS, DIM, OWN_VOCABULARY, 0, 1, 1},
+    [FO_MODEL_PLAN_LOGITS] = {"head of one row", FO_COLUMN_FORWARD, RANKS, DIM, OWN_VOCABULARY, 0,
+                              1, 1},
 };
 
 static int64_t rows_of(const fo_model *model, plan_rows rows)
@@ -136,6 +147,7 @@ char *fo_model_explain(const fo_model *model)
     char *text = calloc(1, size);
     for (int i = 0; text && i < FO_MODEL_PLAN_COUNT; i++)
         if (model->plans[i])
-            used += (size_t)snprintf(text + used, size - used, "%s\n", fo_plan_explain(model->plans[i]));
+            used += (size_t)snprintf(text + used, size - used, "%s\n",
+                                     fo_plan_explain(model->plans[i]));
     return text;
 }

@@ -22,7 +22,8 @@ static void move_all(fo_model *m, bool out)
 /* Every element is summed by the rank whose shard it is in, so all ranks have the same bits. */
 static fo_status sum_replicated(fo_model *m)
 {
-    fo_plan_args scatter = {.x = m->sum, .y = m->sum_shard}, gather = {.x = m->sum_shard, .y = m->sum};
+    fo_plan_args scatter = {.x = m->sum, .y = m->sum_shard},
+                 gather = {.x = m->sum_shard, .y = m->sum};
     move_all(m, false);
     fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_SUM], &scatter);
     if (status == FO_OK)

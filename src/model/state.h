@@ -56,11 +56,11 @@ typedef struct fo_model_norm {
 
 typedef struct fo_model_layer {
     fo_model_norm ln_1, ln_2;
-    void *qkv; /* [M, 3 dl] T */
-    void *att; /* [M, dl] T */
+    void *qkv;  /* [M, 3 dl] T */
+    void *att;  /* [M, dl] T */
     float *lse; /* [batch, own heads, context] */
-    void *pre; /* [M, hl] T, before the activation */
-    void *act; /* [M, hl] T, after it */
+    void *pre;  /* [M, hl] T, before the activation */
+    void *act;  /* [M, hl] T, after it */
 } fo_model_layer;
 
 /* Replicated gradients as a matrix this wide, the last row padded with zeros. */
@@ -86,7 +86,7 @@ struct fo_model {
     int parameter_count;
     uint64_t version; /* of the parameters: what plans packed of an older one is stale */
     fo_plan *plans[FO_MODEL_PLAN_COUNT];
-    fo_attention *attention;  /* with dropout; NULL without own heads */
+    fo_attention *attention;            /* with dropout; NULL without own heads */
     fo_attention *attention_evaluation; /* without dropout; the same one when there is none */
 
     fo_model_layer *layers;
@@ -95,15 +95,15 @@ struct fo_model {
     float *stats;  /* [M, 3] own, then [ranks, M, 3] */
     float *lse;    /* [M] */
 
-    void *dlogits;           /* [M, vl] T */
-    float *dx;               /* [Mr, dim] gradient of the residual stream; travels once */
-    float *dbranch;          /* [Mr, dim] gradient at a branch's start or end */
-    void *dy;                /* [Mr, dim] T, travels */
+    void *dlogits;            /* [M, vl] T */
+    float *dx;                /* [Mr, dim] gradient of the residual stream; travels once */
+    float *dbranch;           /* [Mr, dim] gradient at a branch's start or end */
+    void *dy;                 /* [Mr, dim] T, travels */
     void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
-    float *dembed;           /* [M, dim] */
-    int64_t sum_rows;        /* of the matrix of replicated gradients */
-    float *sum;              /* [sum_rows, FO_MODEL_SUM_WIDTH] */
-    float *sum_shard;        /* own rows of it; travels */
+    float *dembed;            /* [M, dim] */
+    int64_t sum_rows;         /* of the matrix of replicated gradients */
+    float *sum;               /* [sum_rows, FO_MODEL_SUM_WIDTH] */
+    float *sum_shard;         /* own rows of it; travels */
 
     int64_t forward_step; /* dropout_step of the forward pass that backward belongs to */
     bool forward_done;
@@ -149,8 +149,8 @@ uint64_t fo_model_dropout_stream(fo_model_dropout_site site, int64_t layer);
 uint64_t fo_model_dropout_attention_key(uint64_t seed, int64_t step, int64_t layer);
 bool fo_model_dropout_active(const fo_model *model, int64_t step);
 /* Own rows, in place; does nothing when dropout is off. */
-void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site, int64_t layer,
-                            int64_t step);
+void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site,
+                            int64_t layer, int64_t step);
 
 /* ---- forward.c, loss.c -------------------------------------------------------------------------------- */
 

@@ -173,8 +173,8 @@ static inline void gpt2_f64_linear(int64_t rows, const gpt2_f64_tensor *w, const
 }
 
 /* dx is written, the gradients of weight and bias are added to. */
-static inline void gpt2_f64_linear_backward(int64_t rows, gpt2_f64_tensor *w, double *dbias, const double *x,
-                                            const double *dy, double *dx)
+static inline void gpt2_f64_linear_backward(int64_t rows, gpt2_f64_tensor *w, double *dbias,
+                                            const double *x, const double *dy, double *dx)
 {
     memset(dx, 0, (size_t)(rows * w->cols) * sizeof *dx);
     for (int64_t i = 0; i < rows; i++)
@@ -208,8 +208,9 @@ static inline void gpt2_f64_normalise(const gpt2_f64 *g, gpt2_f64_norm *n, const
 }
 
 /* Adds to dx. */
-static inline void gpt2_f64_normalise_backward(const gpt2_f64 *g, const gpt2_f64_norm *n, gpt2_f64_tensor *w,
-                                               gpt2_f64_tensor *b, const double *dy, double *dx)
+static inline void gpt2_f64_normalise_backward(const gpt2_f64 *g, const gpt2_f64_norm *n,
+                                               gpt2_f64_tensor *w, gpt2_f64_tensor *b,
+                                               const double *dy, double *dx)
 {
     int64_t d = g->dim;
     for (int64_t i = 0; i < g->rows; i++) {
@@ -227,7 +228,8 @@ static inline void gpt2_f64_normalise_backward(const gpt2_f64 *g, const gpt2_f64
     }
 }
 
-static inline double gpt2_f64_kept(const gpt2_f64 *g, gpt2_f64_site site, int64_t layer, int64_t i, int64_t j)
+static inline double gpt2_f64_kept(const gpt2_f64 *g, gpt2_f64_site site, int64_t layer, int64_t i,
+                                   int64_t j)
 {
     return g->keep ? g->keep(g->keep_arg, site, layer, i, j) : 1;
 }
@@ -251,7 +253,8 @@ static inline double gpt2_f64_gelu_slope(double x)
 }
 
 /* Where q (part 0), k (1), v (2) of one row and head begin in qkv. */
-static inline double *gpt2_f64_at(const gpt2_f64 *g, double *qkv, int64_t b, int64_t t, int part, int64_t h)
+static inline double *gpt2_f64_at(const gpt2_f64 *g, double *qkv, int64_t b, int64_t t, int part,
+                                  int64_t h)
 {
     return qkv + ((b * g->context + t) * 3 + part) * g->dim + h * (g->dim / g->heads);
 }
@@ -271,7 +274,8 @@ static inline void gpt2_f64_attend(gpt2_f64 *g, int64_t l, int64_t b, int64_t h,
     int64_t d = g->dim / g->heads, t = g->context;
     double *p = s->p + ((b * g->heads + h) * t + q) * t, max = -INFINITY, sum = 0;
     for (int64_t k = 0; k <= q; k++) {
-        p[k] = gpt2_f64_dot(gpt2_f64_at(g, s->qkv, b, q, 0, h), gpt2_f64_at(g, s->qkv, b, k, 1, h), d) /
+        p[k] = gpt2_f64_dot(gpt2_f64_at(g, s->qkv, b, q, 0, h), gpt2_f64_at(g, s->qkv, b, k, 1, h),
+                            d) /
                sqrt((double)d);
         max = p[k] > max ? p[k] : max;
     }
@@ -367,40 +371,45 @@ static inline double gpt2_f64_forward(gpt2_f64 *g, const int32_t *inputs, const 
     return loss;
 }
 
-static inline void gpt2_f64_layer_backward(gpt2_f64 *g, int64_t l, double *dx, double *branch, double *wide)
+static inline void gpt2_f64_layer_backward(gpt2_f64 *g, int64_t l, double *dx, double *branch,
+                                           double *wide)
 {
     gpt2_f64_layer *s = &g->layer[l];
     int64_t count = g->rows * g->dim;
     double *dwide = wide + 4 * count;
     memcpy(branch, dx, (size_t)count * sizeof *dx);
     gpt2_f64_drop(g, GPT2_F64_MLP, l, branch);
-    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 10), gpt2_f64_of(g, l, 11)->grad, s->act, branch,
-                             wide);
+    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 10), gpt2_f64_of(g, l, 11)->grad, s->act,
+                             branch, wide);
     for (int64_t i = 0; i < 4 * count; i++)
         wide[i] *= gpt2_f64_gelu_slope(s->pre[i]);
-    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 8), gpt2_f64_of(g, l, 9)->grad, s->ln_2.y, wide,
-                             branch);
-    gpt2_f64_normalise_backward(g, &s->ln_2, gpt2_f64_of(g, l, 6), gpt2_f64_of(g, l, 7), branch, dx);
+    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 8), gpt2_f64_of(g, l, 9)->grad, s->ln_2.y,
+                             wide, branch);
+    gpt2_f64_normalise_backward(g, &s->ln_2, gpt2_f64_of(g, l, 6), gpt2_f64_of(g, l, 7), branch,
+                                dx);
     memcpy(branch, dx, (size_t)count * sizeof *dx);
     gpt2_f64_drop(g, GPT2_F64_ATTENTION, l, branch);
-    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 4), gpt2_f64_of(g, l, 5)->grad, s->att, branch,
-                             wide);
+    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 4), gpt2_f64_of(g, l, 5)->grad, s->att,
+                             branch, wide);
     memset(dwide, 0, (size_t)(3 * count) * sizeof *dwide);
     for (int64_t b = 0; b < g->batch; b++)
         for (int64_t h = 0; h < g->heads; h++)
             for (int64_t q = 0; q < g->context; q++)
                 gpt2_f64_attend_backward(g, l, b, h, q, wide, dwide);
-    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 2), gpt2_f64_of(g, l, 3)->grad, s->ln_1.y, dwide,
-                             branch);
-    gpt2_f64_normalise_backward(g, &s->ln_1, gpt2_f64_of(g, l, 0), gpt2_f64_of(g, l, 1), branch, dx);
+    gpt2_f64_linear_backward(g->rows, gpt2_f64_of(g, l, 2), gpt2_f64_of(g, l, 3)->grad, s->ln_1.y,
+                             dwide, branch);
+    gpt2_f64_normalise_backward(g, &s->ln_1, gpt2_f64_of(g, l, 0), gpt2_f64_of(g, l, 1), branch,
+                                dx);
 }
 
 /* After forward with the same tokens: adds scale times the gradient of the loss to every grad. */
-static inline void gpt2_f64_backward(gpt2_f64 *g, const int32_t *inputs, const int32_t *targets, double scale)
+static inline void gpt2_f64_backward(gpt2_f64 *g, const int32_t *inputs, const int32_t *targets,
+                                     double scale)
 {
     int64_t count = g->rows * g->dim;
     double *dlogits = calloc((size_t)(g->rows * g->vocabulary) + 1, sizeof *dlogits);
-    double *dx = calloc((size_t)count + 1, sizeof *dx), *branch = calloc((size_t)count + 1, sizeof *dx);
+    double *dx = calloc((size_t)count + 1, sizeof *dx),
+           *branch = calloc((size_t)count + 1, sizeof *dx);
     double *wide = calloc((size_t)(8 * count) + 1, sizeof *wide);
     for (int64_t i = 0; i < g->rows; i++)
         for (int64_t v = 0; v < g->vocabulary; v++)
@@ -408,8 +417,8 @@ static inline void gpt2_f64_backward(gpt2_f64 *g, const int32_t *inputs, const i
                 scale / (double)g->rows *
                 (exp(g->logits[i * g->vocabulary + v] - gpt2_f64_lse(g, i)) - (v == targets[i]));
     gpt2_f64_linear_backward(g->rows, &g->tensors[0], NULL, g->ln_f.y, dlogits, branch);
-    gpt2_f64_normalise_backward(g, &g->ln_f, &g->tensors[g->count - 2], &g->tensors[g->count - 1], branch,
-                                dx);
+    gpt2_f64_normalise_backward(g, &g->ln_f, &g->tensors[g->count - 2], &g->tensors[g->count - 1],
+                                branch, dx);
     for (int64_t l = g->layers - 1; l >= 0; l--)
         gpt2_f64_layer_backward(g, l, dx, branch, wide);
     gpt2_f64_drop(g, GPT2_F64_EMBED, 0, dx);

@@ -22,7 +22,9 @@ bool fo_kernel_onednn_md_panels(const fo_kernel_onednn_md *md, int64_t *panel, i
     if (!single && !paired)
         return false;
     int64_t rows = l.block_size[0] * (paired ? 2 : 1), columns = l.block_size[1];
-    if (columns % 16 || l.strides[0] != rows * columns || l.strides[1] != l.padded[0] * columns)
+    bool one_panel = l.padded[1] == columns;
+    if (columns % 16 || l.strides[0] != rows * columns ||
+        (!one_panel && l.strides[1] != l.padded[0] * columns))
         return false;
     *panel = columns;
     *k_padded = l.padded[0];

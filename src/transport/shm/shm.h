@@ -37,8 +37,7 @@ void *fo_transport_arena_take(shm_arena *arena, size_t bytes, bool zeroed);
 /* keep: leave the pages in place for the next user. */
 void fo_transport_arena_give(shm_arena *arena, void *memory, bool keep);
 
-/* ---- what all processes share -------------------------------------------------------------------
- */
+/* ---- what all processes share ---- */
 
 /* Of one rank. Anyone pushes to `inbox` (a stack; the owner takes all of it and turns it round) and
  * then counts up `events`; `sleeping` says that the owner must be woken. */

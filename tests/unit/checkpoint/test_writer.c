@@ -259,6 +259,21 @@ static void interrupted_calls_are_repeated(void **state)
     only = NULL;
 }
 
+/* File systems that can't reserve space: the file is written all the same. */
+static void space_that_cannot_be_reserved(void **state)
+{
+    const char *path = in(fresh(*state), "model");
+    error_number = EOPNOTSUPP;
+    only = "write";
+    countdown = 0;
+    fo_checkpoint_fault = fail_at;
+    fo_status status = write_all(path);
+    fo_checkpoint_fault = NULL;
+    only = NULL;
+    expect_ok(status);
+    check_all(path);
+}
+
 /* A limit on the size of files: real short writes. */
 static void the_limit_of_file_sizes(void **state)
 {
@@ -354,6 +369,7 @@ int main(void)
         cmocka_unit_test(incomplete_tensors_are_no_file),
         cmocka_unit_test(each_failure_keeps_the_old_file),
         cmocka_unit_test(interrupted_calls_are_repeated),
+        cmocka_unit_test(space_that_cannot_be_reserved),
         cmocka_unit_test(the_limit_of_file_sizes),
         cmocka_unit_test(places_where_nothing_can_be_written),
         cmocka_unit_test(texts),

@@ -50,7 +50,8 @@ typedef struct rig {
     char where[160];
 } rig;
 
-static inline int64_t rig_full_index(const rig *r, const fo_parameter *p, int rank, int64_t row, int64_t col)
+static inline int64_t rig_full_index(const rig *r, const fo_parameter *p, int rank, int64_t row,
+                                     int64_t col)
 {
     return fo_model_full_row(p, &r->config, r->ranks, rank, row) * p->full_cols +
            fo_model_full_col(p, &r->config, r->ranks, rank, col);
@@ -69,7 +70,8 @@ static inline void rig_fill(rig *r)
 static inline void rig_tokens(rig *r, int number)
 {
     for (int64_t i = 0; i < r->rows; i++) {
-        uint64_t at = (uint64_t)(2 * i + 2 * r->rows * number), bound = (uint64_t)r->config.vocabulary;
+        uint64_t at = (uint64_t)(2 * i + 2 * r->rows * number),
+                 bound = (uint64_t)r->config.vocabulary;
         r->inputs[i] = (int32_t)fo_base_random_below(5, 1, at, bound);
         r->targets[i] = (int32_t)fo_base_random_below(5, 1, at + 1, bound);
     }
@@ -77,8 +79,8 @@ static inline void rig_tokens(rig *r, int number)
 
 static inline double rig_keep(void *arg, gpt2_f64_site site, int64_t layer, int64_t i, int64_t j)
 {
-    static const fo_model_dropout_site sites[] = {FO_MODEL_DROPOUT_EMBED, FO_MODEL_DROPOUT_ATTENTION,
-                                                  FO_MODEL_DROPOUT_MLP};
+    static const fo_model_dropout_site sites[] = {FO_MODEL_DROPOUT_EMBED,
+                                                  FO_MODEL_DROPOUT_ATTENTION, FO_MODEL_DROPOUT_MLP};
     const rig *r = arg;
     uint64_t key, stream, index;
     if (site == GPT2_F64_PROBABILITY) {
@@ -105,8 +107,8 @@ static inline void rig_close(rig *r)
 }
 
 /* dropout_step < 0: none. */
-static inline fo_status rig_open(rig *r, fo_group *group, const fo_model_config *config, int64_t batch,
-                                 int64_t dropout_step)
+static inline fo_status rig_open(rig *r, fo_group *group, const fo_model_config *config,
+                                 int64_t batch, int64_t dropout_step)
 {
     *r = (rig){.group = group,
                .config = *config,
@@ -143,7 +145,8 @@ static inline void rig_refer(rig *r)
 }
 
 /* All ranks' shares of an array put together on every rank; an element no rank has stays NaN. */
-static inline fo_status rig_gather(const rig *r, const fo_parameter *p, const float *local, float *full)
+static inline fo_status rig_gather(const rig *r, const fo_parameter *p, const float *local,
+                                   float *full)
 {
     int64_t longest = 0;
     for (int rank = 0; rank < r->ranks; rank++) {
@@ -185,11 +188,12 @@ static inline fo_status rig_close_to(const rig *r, const char *name, int64_t col
     }
     if (worst <= tolerance * largest)
         return FO_OK;
-    return fo_base_error(FO_INTERNAL,
-                         "%s: %s[%lld, %lld] is %.9g, expected %.9g: off by %.3g of the largest (%.3g), "
-                         "allowed %.3g",
-                         r->where, name, (long long)(at / cols), (long long)(at % cols), (double)found[at],
-                         wanted[at], worst / largest, largest, tolerance);
+    return fo_base_error(
+        FO_INTERNAL,
+        "%s: %s[%lld, %lld] is %.9g, expected %.9g: off by %.3g of the largest (%.3g), "
+        "allowed %.3g",
+        r->where, name, (long long)(at / cols), (long long)(at % cols), (double)found[at],
+        wanted[at], worst / largest, largest, tolerance);
 }
 
 /* Every gradient of the model against the reference's. */
@@ -200,7 +204,8 @@ static inline fo_status rig_compare_gradients(rig *r, double tolerance)
         const fo_parameter *p = fo_model_parameter(r->model, i);
         const gpt2_f64_tensor *t = gpt2_f64_find(r->reference, p->name);
         if (!t || t->rows != p->full_rows || t->cols != p->full_cols)
-            return fo_base_error(FO_INTERNAL, "%s: %s is unknown or has another shape", r->where, p->name);
+            return fo_base_error(FO_INTERNAL, "%s: %s is unknown or has another shape", r->where,
+                                 p->name);
         float *full = malloc((size_t)(t->rows * t->cols) * sizeof *full);
         status = rig_gather(r, p, p->grad, full);
         if (status == FO_OK)
@@ -221,15 +226,17 @@ static inline double rig_reference_norm(const rig *r)
     return sqrt(sum);
 }
 
-static inline fo_status rig_near(const rig *r, const char *what, double found, double wanted, double tolerance)
+static inline fo_status rig_near(const rig *r, const char *what, double found, double wanted,
+                                 double tolerance)
 {
     if (fabs(found - wanted) <= tolerance * fabs(wanted))
         return FO_OK;
-    return fo_base_error(FO_INTERNAL, "%s: %s is %.10g, expected %.10g within %g", r->where, what, found,
-                         wanted, tolerance);
+    return fo_base_error(FO_INTERNAL, "%s: %s is %.10g, expected %.10g within %g", r->where, what,
+                         found, wanted, tolerance);
 }
 
-static inline void rig_run(const char *transport, const char *kernel, int ranks, fo_rank_main body, void *arg)
+static inline void rig_run(const char *transport, const char *kernel, int ranks, fo_rank_main body,
+                           void *arg)
 {
     if (UNDER_THREAD_SANITIZER && !strcmp(transport, "shm"))
         return;

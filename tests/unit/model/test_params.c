@@ -11,8 +11,8 @@ static void refused(const fo_model_config *config, const char *first, const char
     fo_status status = fo_model_config_check(config);
     const char *sentence = fo_last_error();
     if (status != FO_INVALID || !strstr(sentence, first) || !strstr(sentence, second))
-        fail_msg("%s: '%s', expected a refusal with '%s' and '%s'", fo_status_name(status), sentence, first,
-                 second);
+        fail_msg("%s: '%s', expected a refusal with '%s' and '%s'", fo_status_name(status),
+                 sentence, first, second);
 }
 
 static void configurations_are_refused(void **state)
@@ -51,7 +51,8 @@ static void configurations_are_refused(void **state)
 static void sizes_follow_from_the_configuration(void **state)
 {
     (void)state;
-    fo_model_config gpt2 = {.layers = 12, .heads = 12, .dim = 768, .context = 1024, .vocabulary = 50257};
+    fo_model_config gpt2 = {
+        .layers = 12, .heads = 12, .dim = 768, .context = 1024, .vocabulary = 50257};
     double parameters = 124439808.0 - 1024 * 768;
     double flops = 6 * parameters + 12.0 * 12 * 768 * 1024;
     assert_true(fabs(fo_model_flops_per_token(&gpt2) - flops) < 1);
@@ -94,11 +95,16 @@ static fo_status known_places(const rig *r, const fo_parameter *p)
         const char *name;
         int64_t row, col, full_row, full_col, rows, cols;
     } places[] = {
-        {"h.1.attn.c_attn.weight", 0, 4, 9, 4, 18, 15}, {"h.1.attn.c_attn.weight", 6, 0, 24, 0, 18, 15},
-        {"h.0.attn.c_attn.bias", 0, 17, 0, 44, 1, 18},  {"h.0.attn.c_proj.weight", 14, 0, 14, 9, 15, 6},
-        {"h.1.mlp.c_fc.weight", 0, 14, 30, 14, 30, 15}, {"h.1.mlp.c_fc.bias", 0, 29, 0, 59, 1, 30},
-        {"h.0.mlp.c_proj.weight", 3, 1, 3, 31, 15, 30}, {"h.0.mlp.c_proj.bias", 0, 1, 0, 1, 1, 15},
-        {"wte.weight", 5, 2, 12, 2, 6, 15},             {"wpe.weight", 5, 2, 5, 2, 6, 15},
+        {"h.1.attn.c_attn.weight", 0, 4, 9, 4, 18, 15},
+        {"h.1.attn.c_attn.weight", 6, 0, 24, 0, 18, 15},
+        {"h.0.attn.c_attn.bias", 0, 17, 0, 44, 1, 18},
+        {"h.0.attn.c_proj.weight", 14, 0, 14, 9, 15, 6},
+        {"h.1.mlp.c_fc.weight", 0, 14, 30, 14, 30, 15},
+        {"h.1.mlp.c_fc.bias", 0, 29, 0, 59, 1, 30},
+        {"h.0.mlp.c_proj.weight", 3, 1, 3, 31, 15, 30},
+        {"h.0.mlp.c_proj.bias", 0, 1, 0, 1, 1, 15},
+        {"wte.weight", 5, 2, 12, 2, 6, 15},
+        {"wpe.weight", 5, 2, 5, 2, 6, 15},
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (strcmp(places[i].name, p->name))
@@ -141,8 +147,10 @@ static fo_status shares(fo_group *group, void *arg)
         if (status == FO_OK)
             status = known_places(&r, p);
     }
-    if (status == FO_OK && fo_model_size(r.model) != 13 * 15 + 6 * 15 + 2 * (12 * 225 + 13 * 15) + 30)
-        status = fo_base_error(FO_INTERNAL, "the model has %lld parameters", (long long)fo_model_size(r.model));
+    if (status == FO_OK &&
+        fo_model_size(r.model) != 13 * 15 + 6 * 15 + 2 * (12 * 225 + 13 * 15) + 30)
+        status = fo_base_error(FO_INTERNAL, "the model has %lld parameters",
+                               (long long)fo_model_size(r.model));
     rig_close(&r);
     return status;
 }
@@ -173,15 +181,18 @@ static fo_status check_values(const rig *r, const fo_parameter *p, float *full)
     for (int64_t i = 0; i < p->full_rows * p->full_cols; i++) {
         float wanted = expected_value(&r->config, p->name, i);
         if (memcmp(&full[i], &wanted, sizeof wanted))
-            return fo_base_error(FO_INTERNAL, "%s: initial %s[%lld] is %a, expected %a", r->where, p->name,
-                                 (long long)i, (double)full[i], (double)wanted);
+            return fo_base_error(FO_INTERNAL, "%s: initial %s[%lld] is %a, expected %a", r->where,
+                                 p->name, (long long)i, (double)full[i], (double)wanted);
     }
     return FO_OK;
 }
 
 static fo_status initial(fo_group *group, void *arg)
 {
-    rig r = {.group = group, .config = odd, .ranks = fo_group_size(group), .rank = fo_group_rank(group)};
+    rig r = {.group = group,
+             .config = odd,
+             .ranks = fo_group_size(group),
+             .rank = fo_group_rank(group)};
     (void)arg;
     snprintf(r.where, sizeof r.where, "N=%d", r.ranks);
     fo_status status = fo_model_create(group, &odd, 1, &r.model);

@@ -25,8 +25,8 @@ static fo_status replicated_alike(const rig *r)
         status = fo_group_allgather(r->group, p->grad, bytes, all);
         for (int rank = 0; status == FO_OK && rank < r->ranks; rank++)
             if (memcmp(all + (size_t)rank * bytes, p->grad, bytes))
-                status = fo_base_error(FO_INTERNAL, "%s: %s has another gradient on rank %d", r->where,
-                                       p->name, rank);
+                status = fo_base_error(FO_INTERNAL, "%s: %s has another gradient on rank %d",
+                                       r->where, p->name, rank);
         free(all);
     }
     return status;
@@ -38,8 +38,8 @@ static fo_status alike(const rig *r, const char *what, double mine)
     TRY(fo_group_allgather(r->group, &mine, sizeof mine, all));
     for (int rank = 0; rank < r->ranks; rank++)
         if (memcmp(&all[rank], &mine, sizeof mine))
-            return fo_base_error(FO_INTERNAL, "%s: %s is %.17g here and %.17g on rank %d", r->where, what,
-                                 mine, all[rank], rank);
+            return fo_base_error(FO_INTERNAL, "%s: %s is %.17g here and %.17g on rank %d", r->where,
+                                 what, mine, all[rank], rank);
     return FO_OK;
 }
 
@@ -80,7 +80,8 @@ static void the_same_for_every_n(numbers n, double tolerance)
             norm = n.norm;
         }
         if (!(fabs(n.loss / loss - 1) < tolerance) || !(fabs(n.norm / norm - 1) < tolerance))
-            fail_msg("N=%d: loss %.9g, norm %.9g; one rank: %.9g, %.9g", ranks, n.loss, n.norm, loss, norm);
+            fail_msg("N=%d: loss %.9g, norm %.9g; one rank: %.9g, %.9g", ranks, n.loss, n.norm,
+                     loss, norm);
     }
 }
 
@@ -123,7 +124,8 @@ typedef struct strategies {
     const char *const *names;
 } strategies;
 
-static fo_status bits_of(fo_group *group, const fo_model_config *config, int64_t batch, uint64_t *bits)
+static fo_status bits_of(fo_group *group, const fo_model_config *config, int64_t batch,
+                         uint64_t *bits)
 {
     rig r;
     double loss = 0, norm = 0;
@@ -156,8 +158,8 @@ static fo_status same_bits(fo_group *group, void *arg)
             first = bits;
         if (bits != first)
             return fo_base_error(FO_INTERNAL, "%s N=%d rank %d: %s has other bits than %s",
-                                 fo_group_transport(group), fo_group_size(group), fo_group_rank(group),
-                                 s->names[i], s->names[0]);
+                                 fo_group_transport(group), fo_group_size(group),
+                                 fo_group_rank(group), s->names[i], s->names[0]);
     }
     return FO_OK;
 }
@@ -165,7 +167,8 @@ static fo_status same_bits(fo_group *group, void *arg)
 static void strategies_have_the_same_bits(void **state)
 {
     (void)state;
-    static const char *const f32[] = {"none", "slice:4", "ring", "flash", "flash:2", "direct", NULL};
+    static const char *const f32[] = {"none",    "slice:4", "ring", "flash",
+                                      "flash:2", "direct",  NULL};
     static const char *const ring[] = {"none", "slice:4", "ring", "flash", "flash:2", NULL};
     strategies s = {.config = small, .batch = 2, .names = f32};
     strategies tall = {.config = small, .batch = 4, .names = f32};
@@ -203,8 +206,8 @@ static fo_status across_transports(fo_group *group, void *arg)
     if (!c->known)
         c->bits[rank] = bits;
     else if (c->bits[rank] != bits)
-        return fo_base_error(FO_INTERNAL, "rank %d of %d has other bits under %s than under self", rank,
-                             fo_group_size(group), fo_group_transport(group));
+        return fo_base_error(FO_INTERNAL, "rank %d of %d has other bits under %s than under self",
+                             rank, fo_group_size(group), fo_group_transport(group));
     return FO_OK;
 }
 
@@ -225,7 +228,7 @@ static void transports_have_the_same_bits(void **state)
 static fo_status changes_are_seen(fo_group *group, void *arg)
 {
     rig r, fresh;
-    double before, after, wanted, again, norm;
+    double before, after, wanted, again, doubled, norm;
     (void)arg;
     TRY(rig_open(&r, group, &small, 2, -1));
     TRY(one_step(&r, &before, &norm));
@@ -236,6 +239,12 @@ static fo_status changes_are_seen(fo_group *group, void *arg)
     }
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &after));
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &again));
+    fo_parameter *kept = fo_model_parameter(r.model, 0); /* a pointer from before a forward pass */
+    TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &again));
+    for (int64_t at = 0; at < kept->count; at++)
+        kept->value[at] *= 2;
+    fo_model_parameters_changed(r.model);
+    TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &doubled));
     TRY(rig_open(&fresh, group, &small, 2, -1));
     for (int i = 0; i < fo_model_parameter_count(r.model); i++) {
         fo_parameter *p = fo_model_parameter(fresh.model, i);
@@ -245,7 +254,7 @@ static fo_status changes_are_seen(fo_group *group, void *arg)
     TRY(fo_model_forward(fresh.model, r.inputs, r.targets, -1, &wanted));
     rig_close(&fresh);
     rig_close(&r);
-    if (after != wanted || again != wanted || after == before)
+    if (after != wanted || again != wanted || after == before || doubled == after)
         return fo_base_error(FO_INTERNAL, "N=%d: loss %.17g after a change, %.17g in a fresh model",
                              fo_group_size(group), after, wanted);
     return FO_OK;
@@ -271,7 +280,8 @@ static fo_status logits_of_rows(fo_group *group, void *arg)
     for (int64_t row = 0; status == FO_OK && row < r.rows; row++) {
         status = fo_model_logits(r.model, r.inputs, row, logits);
         if (status == FO_OK)
-            status = rig_close_to(&r, "logits", 29, 29, logits, r.reference->logits + row * 29, 1e-5);
+            status =
+                rig_close_to(&r, "logits", 29, 29, logits, r.reference->logits + row * 29, 1e-5);
     }
     if (status == FO_OK && (fo_model_logits(r.model, r.inputs, r.rows, logits) != FO_INVALID ||
                             !strstr(fo_last_error(), "row 7")))
@@ -293,8 +303,8 @@ static fo_status expect(fo_status found, const char *words)
 {
     if (found == FO_INVALID && strstr(fo_last_error(), words))
         return FO_OK;
-    return fo_base_error(FO_INTERNAL, "%s '%s', expected a refusal with '%s'", fo_status_name(found),
-                         fo_last_error(), words);
+    return fo_base_error(FO_INTERNAL, "%s '%s', expected a refusal with '%s'",
+                         fo_status_name(found), fo_last_error(), words);
 }
 
 static fo_status refusals(fo_group *group, void *arg)
@@ -305,7 +315,8 @@ static fo_status refusals(fo_group *group, void *arg)
     (void)arg;
     TRY(expect(fo_model_create(group, &small, 0, &none), "batch is 0"));
     TRY(rig_open(&r, group, &small, 2, -1));
-    fo_status status = expect(fo_model_backward(r.model, r.inputs, r.targets, -1, 1), "without a forward");
+    fo_status status =
+        expect(fo_model_backward(r.model, r.inputs, r.targets, -1, 1), "without a forward");
     r.inputs[9] = 29;
     if (status == FO_OK)
         status = expect(fo_model_forward(r.model, r.inputs, r.targets, -1, &loss),
@@ -341,12 +352,13 @@ static fo_status reports(fo_group *group, void *arg)
     fo_status status = one_step(&r, &loss, &norm);
     char *text = fo_model_explain(r.model);
     fo_model_report_get(r.model, &report);
-    if (status == FO_OK && (!text || !strstr(text, "attention qkv backward: ") || !strstr(text, "flash")))
+    if (status == FO_OK &&
+        (!text || !strstr(text, "attention qkv backward: ") || !strstr(text, "flash")))
         status = fo_base_error(FO_INTERNAL, "the explanation is '%s'", text ? text : "");
-    if (status == FO_OK && (report.sent_bytes <= 0 || report.compute_ns <= 0 ||
-                            report.total_ns < report.compute_ns))
-        status = fo_base_error(FO_INTERNAL, "the report has %lld bytes, %lld ns", (long long)report.sent_bytes,
-                               (long long)report.total_ns);
+    if (status == FO_OK &&
+        (report.sent_bytes <= 0 || report.compute_ns <= 0 || report.total_ns < report.compute_ns))
+        status = fo_base_error(FO_INTERNAL, "the report has %lld bytes, %lld ns",
+                               (long long)report.sent_bytes, (long long)report.total_ns);
     fo_model_report_reset(r.model);
     fo_model_report_get(r.model, &report);
     if (status == FO_OK && (report.sent_bytes || report.total_ns))

@@ -9,7 +9,8 @@ static double alternating(void *arg, gpt2_f64_site site, int64_t layer, int64_t 
     return ((int64_t)site + 3 * layer + 5 * i + 7 * j) % 4 ? 4.0 / 3.0 : 0.0;
 }
 
-static void check_tensor(gpt2_f64 *g, gpt2_f64_tensor *t, const int32_t *inputs, const int32_t *targets)
+static void check_tensor(gpt2_f64 *g, gpt2_f64_tensor *t, const int32_t *inputs,
+                         const int32_t *targets)
 {
     double largest = 0, h = 1e-5;
     for (int64_t i = 0; i < t->rows * t->cols; i++)
@@ -24,8 +25,8 @@ static void check_tensor(gpt2_f64 *g, gpt2_f64_tensor *t, const int32_t *inputs,
         t->value[i] = value;
         double slope = (above - below) / (2 * h);
         if (!(fabs(slope - t->grad[i]) <= 1e-6 * largest + 1e-9))
-            fail_msg("%s[%lld]: gradient %.9g, finite difference %.9g", t->name, (long long)i, t->grad[i],
-                     slope);
+            fail_msg("%s[%lld]: gradient %.9g, finite difference %.9g", t->name, (long long)i,
+                     t->grad[i], slope);
     }
 }
 
@@ -57,7 +58,7 @@ typedef struct trial {
     fo_model_config config;
     int64_t batch;
     int64_t dropout_step;
-    int micro; /* batches accumulated */
+    int micro;         /* batches accumulated */
     double loss, grad; /* tolerances, relative: to the loss, to the largest of the tensor */
 } trial;
 
