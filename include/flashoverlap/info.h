@@ -11,9 +11,10 @@
 extern "C" {
 #endif
 
-/* Prints version, instruction set, kernels, transports, cores and memory to out; json: as one JSON
- * object with version, compiler, isa, cores, memory_bytes, and arrays kernels (name, isa, dtypes, about)
- * and transports (name, about), each in order of preference. FO_IO when out can't be written. */
+/* Prints version, instruction set, kernels, transports, cores and memory to out; json: as one
+ * JSON object with version, compiler, isa, cores, memory_bytes and the arrays kernels (name, isa,
+ * dtypes, about) and transports (name, about), in order of preference. FO_IO: out can't be
+ * written. */
 fo_status fo_info_print(bool json, FILE *out);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The backward pass. m->dx is the gradient of the residual stream on the own rows; what branches add to it
- * is added in the order of the code. */
+/* The backward pass. m->dx is the gradient of the residual stream on the own rows; what branches
+ * add to it is added in the order of the code. */
 #include <string.h>
 
 #include "base/error.h"
@@ -115,7 +115,8 @@ static void add_positions(fo_model *m, int64_t position, int64_t row, int64_t co
     m->kernel->add(wpe, FO_F32, m->dx + row * dim, FO_F32, wpe, FO_F32, count * dim);
 }
 
-/* Rows of all ranks' tokens into the own vocabulary entries, in row order; positions stay partial. */
+/* Rows of all ranks' tokens into the own vocabulary entries, in row order; positions stay
+ * partial. */
 static fo_status embeddings(fo_model *m, const int32_t *tokens, int64_t step)
 {
     fo_model_dropout_apply(m, m->dx, FO_MODEL_DROPOUT_EMBED, 0, step);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "model/state.h"
 
-/* ---- embeddings -------------------------------------------------------------------------------------- */
+/* ---- embeddings ------------------------------------------------------------------------------ */
 
 fo_status fo_model_forward_check(const fo_model *model, const char *what, const int32_t *tokens)
 {
@@ -71,7 +71,7 @@ static fo_status embed(fo_model *m, const int32_t *tokens, int64_t step)
     return FO_OK;
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static void normalise(fo_model *m, fo_model_norm *norm, const fo_parameter *weight,
                       const fo_parameter *bias)
@@ -158,7 +158,7 @@ fo_status fo_model_forward_trunk(fo_model *m, const int32_t *inputs, int64_t ste
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 fo_status fo_model_forward(fo_model *m, const int32_t *inputs, const int32_t *targets,
                            int64_t dropout_step, double *loss)

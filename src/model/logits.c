@@ -14,8 +14,8 @@ static int owner_of(const fo_model *m, int64_t row)
     return rank;
 }
 
-/* The own part of the row's logits, at out. The plan has one row a rank; the owner's is the one asked for,
- * `blank` stands for the others. */
+/* The own part of the row's logits, at out. The plan has one row a rank; the owner's is the one
+ * asked for, `blank` stands for the others. */
 static fo_status own_part(fo_model *m, int64_t row, void *blank, float *all, float *out)
 {
     int owner = owner_of(m, row);

@@ -3,7 +3,8 @@
 
 #include "model/state.h"
 
-/* What the ranks know of one row, put together in rank order: log-sum-exp and the target's logit. */
+/* What the ranks know of one row, put together in rank order: log-sum-exp and the target's
+ * logit. */
 static void combine(const float *stats, int64_t rows, int ranks, int64_t row, double *lse,
                     double *target)
 {

@@ -23,7 +23,7 @@ static void set_sizes(fo_model *m)
     m->vocabulary_begin = fo_shard_begin(c->vocabulary, m->ranks, m->rank);
 }
 
-/* ---- activations ------------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 static float *floats(fo_model *m, int64_t count)
 {
@@ -87,7 +87,7 @@ static fo_status take_activations(fo_model *m)
                                                                                    : FO_NO_MEMORY;
 }
 
-/* ---- attention ---------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static fo_status create_attention(fo_model *m)
 {
@@ -111,7 +111,7 @@ static fo_status create_attention(fo_model *m)
     return m->kernel->attention_create(&desc, &m->attention_evaluation);
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static fo_status set_up(fo_model *model)
 {

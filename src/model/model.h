@@ -59,9 +59,9 @@ void fo_model_destroy(fo_model *model);
 
 int fo_model_parameter_count(const fo_model *model);
 fo_parameter *fo_model_parameter(fo_model *model, int index);
-/* Weights that plans have packed are packed again from here on. Needed only by who writes values through a
- * pointer kept from before: fo_model_parameter, fo_model_zero_gradients and fo_model_reduce_gradients do it
- * too. */
+/* Weights that plans have packed are packed again from here on. Needed only by who writes values
+ * through a pointer kept from before a forward pass: fo_model_parameter, fo_model_zero_gradients and
+ * fo_model_reduce_gradients do it too. */
 void fo_model_parameters_changed(fo_model *model);
 /* Parameters of the whole model (each once), with embeddings. */
 int64_t fo_model_size(const fo_model *model);

@@ -71,10 +71,10 @@ static int64_t size_of(size_name size, const fo_model_config *c)
     return 0;
 }
 
-/* ---- shares ------------------------------------------------------------------------------------------ */
+/* ---- shares ---------------------------------------------------------------------------------- */
 
-/* A rank's share of split features: `parts` runs (q, k, v) of `length`, `stride` apart in the full tensor,
- * the first from `begin`. */
+/* A rank's share of split features: `parts` runs (q, k, v) of `length`, `stride` apart in the
+ * full tensor, the first from `begin`. */
 typedef struct share {
     int parts;
     int64_t begin, length, stride;
@@ -159,7 +159,7 @@ void fo_model_local_shape(const fo_parameter *parameter, const fo_model_config *
     *cols = c.parts * c.length;
 }
 
-/* ---- making them --------------------------------------------------------------------------------------- */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 static fo_parameter describe(const row *r, int64_t number, const fo_model *model)
 {
@@ -255,7 +255,7 @@ fo_status fo_model_params_create(fo_model *model)
     return status;
 }
 
-/* ---- finding them --------------------------------------------------------------------------------------- */
+/* ---- finding them ---------------------------------------------------------------------------- */
 
 fo_parameter *fo_model_params_layer(const fo_model *model, int64_t number,
                                     fo_model_layer_parameter which)

@@ -17,7 +17,8 @@ typedef enum plan_width {
     SUM_WIDTH
 } plan_width;
 
-/* T: computes in the model's type, partial sums travel in its wire type; otherwise float32 throughout. */
+/* T: computes in the model's type, partial sums travel in its wire type; otherwise float32
+ * throughout. */
 static const struct {
     const char *name;
     fo_op op;
@@ -115,7 +116,7 @@ void fo_model_plans_destroy(fo_model *model)
         fo_plan_destroy(model->plans[i]);
 }
 
-/* ---- reports --------------------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 void fo_model_report_get(const fo_model *model, fo_model_report *report)
 {

@@ -1,7 +1,7 @@
 /* What a model holds; shared by the files of this room only.
  *
- * T is config.dtype. Names of sizes: M rows (tokens) in all, Mr rows of the own shard, dl features of
- * the own heads, hl own hidden features, vl own vocabulary entries. */
+ * T is config.dtype. Names of sizes: M rows (tokens) in all, Mr rows of the own shard, dl
+ * features of the own heads, hl own hidden features, vl own vocabulary entries. */
 #ifndef FO_MODEL_STATE_H
 #define FO_MODEL_STATE_H
 
@@ -109,14 +109,14 @@ struct fo_model {
     bool forward_done;
 };
 
-/* ---- memory.c ------------------------------------------------------------------------------------- */
+/* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* Zeroed and aligned, at least one byte; owned by the model. travels: peers read it in place. NULL when
- * there is none, with the error stored. */
+/* Zeroed and aligned, at least one byte; owned by the model. travels: peers read it in place.
+ * NULL when there is none, with the error stored. */
 void *fo_model_memory_take(fo_model *model, size_t bytes, bool travels);
 void fo_model_memory_free(fo_model *model);
 
-/* ---- params.c -------------------------------------------------------------------------------------- */
+/* ---- params.c -------------------------------------------------------------------------------- */
 
 /* Makes model->parameters with their initial values. */
 fo_status fo_model_params_create(fo_model *model);
@@ -127,13 +127,13 @@ fo_parameter *fo_model_params_embedding(const fo_model *model, int which);
 /* The final LayerNorm's weight (0) and bias (1). */
 fo_parameter *fo_model_params_final(const fo_model *model, int which);
 
-/* ---- plans.c ---------------------------------------------------------------------------------------- */
+/* ---- plans.c --------------------------------------------------------------------------------- */
 
 fo_status fo_model_plans_create(fo_model *model);
 fo_status fo_model_plans_create_logits(fo_model *model);
 void fo_model_plans_destroy(fo_model *model);
 
-/* ---- dropout.c -------------------------------------------------------------------------------------- */
+/* ---- dropout.c ------------------------------------------------------------------------------- */
 
 /* Where values are dropped: the embedding, and the end of either branch of a layer. */
 typedef enum fo_model_dropout_site {
@@ -142,8 +142,8 @@ typedef enum fo_model_dropout_site {
     FO_MODEL_DROPOUT_MLP
 } fo_model_dropout_site;
 
-/* Key and stream of the masks: functions of seed, step and place only. Element (row, column) of a site
- * has index row * dim + column with the row counted over all ranks. */
+/* Key and stream of the masks: functions of seed, step and place only. Element (row, column) of
+ * a site has index row * dim + column with the row counted over all ranks. */
 uint64_t fo_model_dropout_key(uint64_t seed, int64_t step);
 uint64_t fo_model_dropout_stream(fo_model_dropout_site site, int64_t layer);
 uint64_t fo_model_dropout_attention_key(uint64_t seed, int64_t step, int64_t layer);
@@ -152,7 +152,7 @@ bool fo_model_dropout_active(const fo_model *model, int64_t step);
 void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site,
                             int64_t layer, int64_t step);
 
-/* ---- forward.c, loss.c -------------------------------------------------------------------------------- */
+/* ---- forward.c, loss.c ----------------------------------------------------------------------- */
 
 /* From tokens to the output of the final LayerNorm, model->ln_f.y. */
 fo_status fo_model_forward_trunk(fo_model *model, const int32_t *inputs, int64_t step);
@@ -163,8 +163,8 @@ fo_status fo_model_loss_forward(fo_model *model, const int32_t *targets, double 
 /* From model->logits and model->lse to model->dlogits. */
 void fo_model_loss_backward(fo_model *model, const int32_t *targets, float scale);
 
-/* y += x on own rows, where y has a row a position: calls add(model, position, row, count) for every run of
- * own rows whose positions follow one another. */
+/* Calls run(model, position, row, count) for every run of own rows, from `row` of the shard on, whose
+ * positions follow one another from `position` on. */
 typedef void fo_model_run(fo_model *model, int64_t position, int64_t row, int64_t count);
 void fo_model_forward_runs(fo_model *model, fo_model_run *run);
 

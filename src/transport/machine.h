@@ -6,8 +6,7 @@
 
 /* Bytes of main memory. */
 size_t fo_transport_machine_memory(void);
-/* Cores this process may use: the affinity mask, limited by the control group's quota; at least 1.
- */
+/* Cores this process may use: the affinity mask, limited by the control group's quota; at least 1. */
 int fo_transport_machine_cores(void);
 /* With FLASHOVERLAP_BIND=1 in the environment: binds the calling thread, and threads it will start, to
  * the rank's share of the allowed cores, when ranks * threads fill them (threads = cores / ranks) and

@@ -71,8 +71,8 @@ static void gemm_case(const fo_kernel *k, fo_gemm_desc desc, bool all_heights)
 {
     float *b = random_values(FO_F32, desc.k * desc.n, 1, 0.0, 1.0);
     void *a = random_values(desc.dtype, FO_TILE_ROWS * desc.k, 2, 0.0, 1.0);
-    const char *what = name(k, desc.transposed ? "gemm transposed" : "gemm", desc.dtype, desc.k,
-                            desc.n, 0);
+    const char *what =
+        name(k, desc.transposed ? "gemm transposed" : "gemm", desc.dtype, desc.k, desc.n, 0);
     float *expected = product(reference(), &desc, b, a, FO_TILE_ROWS);
     float *found = product(k, &desc, b, a, FO_TILE_ROWS);
     /* b is rounded to T by both; products are exact in float32 with bf16. */
@@ -109,13 +109,14 @@ static void test_gemm(void **state)
             for (size_t ik = 0; ik < sizeof ks / sizeof *ks; ik++)
                 for (size_t in = 0; in < sizeof ns / sizeof *ns; in++)
                     if (backend(i)->supports(dtypes[t / 2]))
-                        gemm_case(backend(i),
-                                  (fo_gemm_desc){ks[ik], ns[in], dtypes[t / 2], t % 2}, false);
+                        gemm_case(backend(i), (fo_gemm_desc){ks[ik], ns[in], dtypes[t / 2], t % 2},
+                                  false);
 }
 
 static void test_gemm_heights(void **state)
 {
-    static const int64_t shapes[][2] = {{7, 40}, {64, 96}, {130, 70}, {769, 33}, {100, 300}, {2100, 17}};
+    static const int64_t shapes[][2] = {{7, 40},   {64, 96},   {130, 70},
+                                        {769, 33}, {100, 300}, {2100, 17}};
     (void)state;
     for (int i = 0; backend(i); i++)
         for (int t = 0; t < 2; t++)
@@ -146,7 +147,8 @@ static void wgrad_case(const fo_kernel *k, fo_wgrad_desc desc, int64_t rows)
     const char *what = name(k, "wgrad", desc.dtype, desc.out, desc.in, rows);
     float *expected = gradient(reference(), &desc, dy, x, rows);
     float *found = gradient(k, &desc, dy, x, rows);
-    compare(what, found, FO_F32, expected, NULL, n, desc.in, 1e-6 + 1e-6 * sqrt((double)rows), 1e-6);
+    compare(what, found, FO_F32, expected, NULL, n, desc.in, 1e-6 + 1e-6 * sqrt((double)rows),
+            1e-6);
     fo_kernel_set_threads(THREADS);
     float *threaded = gradient(k, &desc, dy, x, rows);
     fo_kernel_set_threads(1);
@@ -160,7 +162,8 @@ static void wgrad_case(const fo_kernel *k, fo_wgrad_desc desc, int64_t rows)
 
 static void test_wgrad(void **state)
 {
-    static const int64_t shapes[][2] = {{0, 5}, {5, 0}, {1, 1}, {3, 17}, {16, 16}, {65, 33}, {130, 100}};
+    static const int64_t shapes[][2] = {{0, 5},   {5, 0},   {1, 1},    {3, 17},
+                                        {16, 16}, {65, 33}, {130, 100}};
     static const int64_t rows[] = {0, 1, 3, 63, 64, 65, 100, 129, 200, 255, 256};
     (void)state;
     for (int i = 0; backend(i); i++)
@@ -192,7 +195,8 @@ static void *special_values(fo_dtype dtype, int64_t n)
     return x;
 }
 
-static const int64_t lengths[] = {0, 1, 2, 15, 16, 17, 31, 33, 64, 100, 1000, 8191, 8192, 8193, 20000};
+static const int64_t lengths[] = {0,  1,   2,    15,   16,   17,   31,   33,
+                                  64, 100, 1000, 8191, 8192, 8193, 20000};
 
 static void test_convert_add(void **state)
 {
@@ -201,7 +205,8 @@ static void test_convert_add(void **state)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
             for (int t = 0; t < 8; t++)
                 for (int threads = 1; threads <= THREADS; threads++) {
-                    fo_dtype a_type = dtypes[t & 1], b_type = dtypes[t >> 1 & 1], y_type = dtypes[t >> 2];
+                    fo_dtype a_type = dtypes[t & 1], b_type = dtypes[t >> 1 & 1],
+                             y_type = dtypes[t >> 2];
                     int64_t n = lengths[l];
                     void *a = special_values(a_type, n), *b = random_values(b_type, n, 4, 0.0, 3.0);
                     void *found = make(y_type, n), *expected = make(y_type, n);
@@ -236,14 +241,20 @@ static void epilogue_case(const fo_kernel *k, int mask, int64_t rows, int64_t n,
     bool gelu = mask & 4, grad = mask & 8;
     int64_t size = rows * n;
     void *add = random_values(add_type, size, 1, 0.0, 2.0), *pre[2], *y[2];
-    float *bias = random_values(FO_F32, n, 2, 0.0, 2.0), *c = random_values(FO_F32, size, 3, 0.0, 8.0);
+    float *bias = random_values(FO_F32, n, 2, 0.0, 2.0),
+          *c = random_values(FO_F32, size, 3, 0.0, 8.0);
     for (int i = 0; i < 2; i++) {
         pre[i] = grad ? random_values(pre_type, size, 4, 0.0, 8.0) : make(pre_type, size);
         y[i] = make(y_type, size);
-        fo_epilogue e = {.add = mask & 1 ? add : NULL, .add_dtype = add_type,
-                         .bias = mask & 2 ? bias : NULL, .gelu = gelu, .gelu_grad = grad,
-                         .pre = gelu || grad ? pre[i] : NULL, .pre_dtype = pre_type,
-                         .y = y[i], .y_dtype = y_type};
+        fo_epilogue e = {.add = mask & 1 ? add : NULL,
+                         .add_dtype = add_type,
+                         .bias = mask & 2 ? bias : NULL,
+                         .gelu = gelu,
+                         .gelu_grad = grad,
+                         .pre = gelu || grad ? pre[i] : NULL,
+                         .pre_dtype = pre_type,
+                         .y = y[i],
+                         .y_dtype = y_type};
         fo_kernel_set_threads(i ? 1 : threads);
         (i ? reference() : k)->epilogue(&e, c, rows, n);
     }
@@ -264,7 +275,8 @@ static void epilogue_case(const fo_kernel *k, int mask, int64_t rows, int64_t n,
 
 static void test_epilogue(void **state)
 {
-    static const int64_t shapes[][2] = {{0, 5}, {3, 0}, {1, 1}, {3, 15}, {5, 16}, {2, 33}, {64, 200}};
+    static const int64_t shapes[][2] = {{0, 5},  {3, 0},  {1, 1},   {3, 15},
+                                        {5, 16}, {2, 33}, {64, 200}};
     (void)state;
     for (int i = 0; backend(i); i++)
         for (int mask = 0; mask < 128; mask++)
@@ -278,7 +290,8 @@ static void test_gelu_extremes(void **state)
 {
     (void)state;
     for (int i = 0; backend(i); i++) {
-        const float x[] = {-1e30f, -1e4f, -100.0f, -12.0f, -1e-30f, 0.0f, 1e-30f, 12.0f, 100.0f, 1e4f, 1e30f};
+        const float x[] = {-1e30f, -1e4f, -100.0f, -12.0f, -1e-30f, 0.0f,
+                           1e-30f, 12.0f, 100.0f,  1e4f,   1e30f};
         enum { N = sizeof x / sizeof *x };
         float one[N], pre[N], y[N], slope[N];
         for (int j = 0; j < N; j++)
@@ -300,7 +313,8 @@ static void test_gelu_extremes(void **state)
 
 static void test_column_sum_dropout(void **state)
 {
-    static const int64_t shapes[][2] = {{0, 5}, {3, 0}, {1, 1}, {7, 15}, {20, 16}, {9, 1100}, {300, 65}};
+    static const int64_t shapes[][2] = {{0, 5},   {3, 0},    {1, 1},   {7, 15},
+                                        {20, 16}, {9, 1100}, {300, 65}};
     (void)state;
     for (int i = 0; backend(i); i++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -313,16 +327,16 @@ static void test_column_sum_dropout(void **state)
                     fo_kernel_set_threads(threads);
                     backend(i)->column_sum(x, dtypes[t], rows, n, found);
                     reference()->column_sum(x, dtypes[t], rows, n, expected);
-                    compare(name(backend(i), "column_sum", dtypes[t], rows, n, threads), found, FO_F32,
-                            expected, NULL, n, n, 0.0, 0.0);
+                    compare(name(backend(i), "column_sum", dtypes[t], rows, n, threads), found,
+                            FO_F32, expected, NULL, n, n, 0.0, 0.0);
                     float *kept = random_values(FO_F32, rows * n, 3, 0.0, 1.0);
                     float *wanted = copy_of(FO_F32, kept, rows * n);
                     float p = t ? 0.3f : 0.0f;
                     backend(i)->dropout(kept, 7, rows, n, p, 99, 1ull << 40 | 3);
                     fo_kernel_set_threads(1);
                     reference()->dropout(wanted, 7, rows, n, p, 99, 1ull << 40 | 3);
-                    compare(name(backend(i), "dropout", FO_F32, rows, n, threads), kept, FO_F32, wanted,
-                            NULL, rows * n, n, 0.0, 0.0);
+                    compare(name(backend(i), "dropout", FO_F32, rows, n, threads), kept, FO_F32,
+                            wanted, NULL, rows * n, n, 0.0, 0.0);
                     free(x);
                     free(found);
                     free(expected);
@@ -381,19 +395,23 @@ static norm norm_run(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t n
                      bool split, int threads)
 {
     float *x = random_values(FO_F32, rows * n, 1, center, 2.0);
-    float *weight = random_values(FO_F32, n, 2, 1.0, 0.5), *bias = random_values(FO_F32, n, 3, 0.0, 0.5);
+    float *weight = random_values(FO_F32, n, 2, 1.0, 0.5),
+          *bias = random_values(FO_F32, n, 3, 0.0, 0.5);
     float *dy = random_values(FO_F32, rows * n, 4, 0.0, 1.0);
-    norm r = {make(dtype, rows * n), make(FO_F32, rows), make(FO_F32, rows),
-              random_values(FO_F32, rows * n, 5, 0.0, 1.0), random_values(FO_F32, n, 6, 0.0, 1.0),
+    norm r = {make(dtype, rows * n),
+              make(FO_F32, rows),
+              make(FO_F32, rows),
+              random_values(FO_F32, rows * n, 5, 0.0, 1.0),
+              random_values(FO_F32, n, 6, 0.0, 1.0),
               random_values(FO_F32, n, 7, 0.0, 1.0)};
     int64_t each = split ? 1 : rows;
     fo_kernel_set_threads(threads);
     for (int64_t row = 0; row < rows; row += each) {
         int64_t at = row * n;
-        k->layernorm_forward(x + at, weight, bias, each, n, row_at(r.y, dtype, at), dtype, r.mean + row,
-                             r.rstd + row);
-        k->layernorm_backward(dy + at, x + at, weight, r.mean + row, r.rstd + row, each, n, r.dx + at,
-                              r.dweight, r.dbias);
+        k->layernorm_forward(x + at, weight, bias, each, n, row_at(r.y, dtype, at), dtype,
+                             r.mean + row, r.rstd + row);
+        k->layernorm_backward(dy + at, x + at, weight, r.mean + row, r.rstd + row, each, n,
+                              r.dx + at, r.dweight, r.dbias);
     }
     fo_kernel_set_threads(1);
     free(x);
@@ -413,15 +431,18 @@ static void norm_free(norm *r)
     free(r->dbias);
 }
 
-static void layernorm_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t n, double center)
+static void layernorm_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t n,
+                           double center)
 {
     const char *what = name(k, "layernorm", dtype, rows, n, (int64_t)center);
     norm found = norm_run(k, dtype, rows, n, center, false, 1);
     norm expected = norm_run(reference(), dtype, rows, n, center, false, 1);
     /* The mean's rounding, in units of the deviation, goes into everything after it. With n <= 2 the
      * deviation can be small. */
-    double tolerance = (2e-6 + 1e-6 * fabs(center)) * (1.0 + sqrt((double)n) / 4) * (n < 3 ? 50.0 : 1.0);
-    compare(what, found.mean, FO_F32, expected.mean, NULL, rows, 1, 1e-6 + 1e-6 * fabs(center), 1e-6);
+    double tolerance =
+        (2e-6 + 1e-6 * fabs(center)) * (1.0 + sqrt((double)n) / 4) * (n < 3 ? 50.0 : 1.0);
+    compare(what, found.mean, FO_F32, expected.mean, NULL, rows, 1, 1e-6 + 1e-6 * fabs(center),
+            1e-6);
     compare(what, found.rstd, FO_F32, expected.rstd, NULL, rows, 1, 0.0, tolerance);
     compare(what, found.y, dtype, expected.y, NULL, rows * n, n, 4 * tolerance,
             dtype == FO_BF16 ? 0.008 : tolerance);
@@ -447,14 +468,15 @@ static void layernorm_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int
 
 static void test_layernorm(void **state)
 {
-    static const int64_t shapes[][2] = {{0, 8}, {1, 1}, {3, 2}, {5, 15}, {2, 16}, {7, 17}, {3, 63},
-                                        {33, 65}, {40, 300}, {2, 1000}};
+    static const int64_t shapes[][2] = {{0, 8},  {1, 1},  {3, 2},   {5, 15},   {2, 16},
+                                        {7, 17}, {3, 63}, {33, 65}, {40, 300}, {2, 1000}};
     (void)state;
     for (int i = 0; backend(i); i++)
         for (int t = 0; t < 2; t++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
                 for (int c = 0; c < 2; c++)
-                    layernorm_case(backend(i), dtypes[t], shapes[s][0], shapes[s][1], c ? 50.0 : 0.0);
+                    layernorm_case(backend(i), dtypes[t], shapes[s][0], shapes[s][1],
+                                   c ? 50.0 : 0.0);
 }
 
 static void xent_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t n, double size)
@@ -491,7 +513,8 @@ static void xent_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t 
         if (n == 0)
             assert_true(stats[0][row * 3] == -INFINITY && stats[0][row * 3 + 1] == 0.0f);
     }
-    compare(what, grad[0], dtype, grad[3], NULL, rows * n, n, 1e-8, dtype == FO_BF16 ? 0.008 : 1e-5);
+    compare(what, grad[0], dtype, grad[3], NULL, rows * n, n, 1e-8,
+            dtype == FO_BF16 ? 0.008 : 1e-5);
     for (int r = 1; r < 3; r++) {
         same_bits(what, stats[r], stats[0], FO_F32, rows * 3, 3);
         same_bits(what, grad[r], grad[0], dtype, rows * n, n);
@@ -507,7 +530,8 @@ static void xent_case(const fo_kernel *k, fo_dtype dtype, int64_t rows, int64_t 
 
 static void test_xent(void **state)
 {
-    static const int64_t shapes[][2] = {{0, 8}, {4, 0}, {1, 1}, {3, 2}, {5, 15}, {6, 16}, {7, 33}, {13, 1000}};
+    static const int64_t shapes[][2] = {{0, 8},  {4, 0},  {1, 1},  {3, 2},
+                                        {5, 15}, {6, 16}, {7, 33}, {13, 1000}};
     static const double sizes[] = {3.0, 80.0, 1e4};
     (void)state;
     for (int i = 0; backend(i); i++)

@@ -59,13 +59,15 @@ static double largest(const void *x, fo_dtype dtype, int64_t n)
 
 static void attention_case(const fo_kernel *k, const shape *s, fo_dtype dtype, float dropout)
 {
-    fo_attention_desc d = {s->batch, s->context, s->heads, s->head_dim, dtype, dropout, 2, s->heads + 3};
+    fo_attention_desc d = {s->batch, s->context, s->heads, s->head_dim,
+                           dtype,    dropout,    2,        s->heads + 3};
     int64_t tokens = d.batch * d.context, width = width_of(&d);
     void *qkv = random_values(dtype, 3 * tokens * width, 1, 0.0, s->size);
     void *dout = random_values(dtype, tokens * width, 2, 0.0, 1.0);
     char what[128];
-    snprintf(what, sizeof what, "%s attention %s batch %d context %d heads %d of %d dropout %g", k->name,
-             fo_dtype_name(dtype), (int)d.batch, (int)d.context, d.heads, d.head_dim, dropout);
+    snprintf(what, sizeof what, "%s attention %s batch %d context %d heads %d of %d dropout %g",
+             k->name, fo_dtype_name(dtype), (int)d.batch, (int)d.context, d.heads, d.head_dim,
+             dropout);
     result expected = run(fo_kernel_find("ref"), &d, qkv, dout, NULL, 1);
     result found = run(k, &d, qkv, dout, &expected, 1);
     /* bf16: the probabilities are rounded to it before the products. Otherwise the scores' rounding
@@ -86,7 +88,8 @@ static void attention_case(const fo_kernel *k, const shape *s, fo_dtype dtype, f
             put(mine, dtype, i, get(found.dqkv, dtype, at));
             max = fmax(max, fabs(of_part[i]));
         }
-        compare(what, mine, dtype, NULL, of_part, tokens * width, width, 2 * step * max + 1e-6, step);
+        compare(what, mine, dtype, NULL, of_part, tokens * width, width, 2 * step * max + 1e-6,
+                step);
         free(of_part);
         free(mine);
     }
@@ -154,8 +157,10 @@ static void test_head_split(void **state)
                    2 * DIM * sizeof(float));
         memcpy(some_dout + t * 2 * DIM, dout + (t * 3 + 1) * DIM, 2 * DIM * sizeof(float));
     }
-    result whole = run(k, &all, qkv, dout, NULL, 1), half = run(k, &some, some_qkv, some_dout, NULL, 1);
-    float *whole_out = whole.out, *half_out = half.out, *whole_grad = whole.dqkv, *half_grad = half.dqkv;
+    result whole = run(k, &all, qkv, dout, NULL, 1),
+           half = run(k, &some, some_qkv, some_dout, NULL, 1);
+    float *whole_out = whole.out, *half_out = half.out, *whole_grad = whole.dqkv,
+          *half_grad = half.dqkv;
     for (int64_t t = 0; t < CONTEXT; t++) {
         same_bits("out of two heads", half_out + t * 2 * DIM, whole_out + (t * 3 + 1) * DIM, FO_F32,
                   2 * DIM, DIM);

@@ -1,5 +1,6 @@
-/* GPT-2 in float64, one process, one loop after another: what the model is compared with. Written from the
- * formulas alone; shares no code with the library. Matrices are [out, in], row-major. */
+/* GPT-2 in float64, one process, one loop after another: what the model is compared with.
+ * Written from the formulas alone; shares no code with the library. Matrices are [out, in],
+ * row-major. */
 #ifndef FO_TESTS_REFERENCE_GPT2_F64_H
 #define FO_TESTS_REFERENCE_GPT2_F64_H
 
@@ -158,7 +159,7 @@ static inline gpt2_f64_tensor *gpt2_f64_of(gpt2_f64 *g, int64_t layer, int which
     return &g->tensors[2 + layer * GPT2_F64_PER_LAYER + which];
 }
 
-/* ---- parts, forward and backward ---------------------------------------------------------------------- */
+/* ---- parts, forward and backward ------------------------------------------------------------- */
 
 static inline void gpt2_f64_linear(int64_t rows, const gpt2_f64_tensor *w, const double *bias,
                                    const double *x, double *y)
@@ -314,7 +315,7 @@ static inline void gpt2_f64_attend_backward(gpt2_f64 *g, int64_t l, int64_t b, i
     }
 }
 
-/* ---- the model --------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static inline void gpt2_f64_layer_forward(gpt2_f64 *g, int64_t l)
 {

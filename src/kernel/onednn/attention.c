@@ -20,7 +20,7 @@ enum { BLOCK = 64, AHEAD = 16 /* rows fetched before they are needed */ };
 
 static const float per_ln2 = 1.44269504088896341f;
 
-/* Products over `count` blocks, made when first needed on creation. */
+/* Products over `count` blocks. */
 typedef struct products {
     fo_kernel_matmul *scores; /* [64, d] . [64 count, d]^T */
     fo_kernel_matmul *values; /* [64, 64 count] . [64 count, d] */
@@ -55,7 +55,7 @@ static void worker_free(worker *w, int64_t blocks)
         fo_kernel_matmul_destroy(w->of_count[i].values);
         fo_kernel_matmul_destroy(w->of_count[i].dq);
     }
-    void *memory[] = {w->of_count, w->q, w->k,     w->v,  w->dout, w->scores, w->dp,
+    void *memory[] = {w->of_count, w->q,  w->k,     w->v,  w->dout, w->scores, w->dp,
                       w->p,        w->ds, w->block, w->dq, w->lse,  w->total};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         free(memory[i]);
@@ -77,11 +77,17 @@ static fo_status worker_products(worker *w, const fo_attention *attention)
     fo_dtype dtype = attention->desc.dtype;
     for (int64_t i = 0; i < attention->blocks; i++) {
         int64_t keys = (i + 1) * BLOCK;
-        fo_kernel_matmul_desc scores = {.m = BLOCK, .n = keys, .k = d, .dtype = dtype,
-                                        .b_transposed = true, .threads = 1};
-        fo_kernel_matmul_desc values = {.m = BLOCK, .n = d, .k = keys, .dtype = dtype, .threads = 1};
-        fo_kernel_matmul_desc dq = {.m = keys, .n = d, .k = BLOCK, .dtype = dtype,
-                                    .a_transposed = true, .accumulate = true, .threads = 1};
+        fo_kernel_matmul_desc scores = {
+            .m = BLOCK, .n = keys, .k = d, .dtype = dtype, .b_transposed = true, .threads = 1};
+        fo_kernel_matmul_desc values = {
+            .m = BLOCK, .n = d, .k = keys, .dtype = dtype, .threads = 1};
+        fo_kernel_matmul_desc dq = {.m = keys,
+                                    .n = d,
+                                    .k = BLOCK,
+                                    .dtype = dtype,
+                                    .a_transposed = true,
+                                    .accumulate = true,
+                                    .threads = 1};
         fo_status status = fo_kernel_matmul_create(&scores, &w->of_count[i].scores);
         if (status == FO_OK)
             status = fo_kernel_matmul_create(&values, &w->of_count[i].values);
@@ -122,11 +128,11 @@ static fo_status attention_create(const fo_attention_desc *desc, fo_attention **
 {
     *out = NULL;
     if (desc->batch < 0 || desc->context < 0 || desc->heads < 0 || desc->head_dim < 1)
-        return fo_base_error(FO_INVALID,
-                             "attention of batch %lld, context %lld, %d heads of %d, expected sizes "
-                             "of 0 or more and head_dim of 1 or more",
-                             (long long)desc->batch, (long long)desc->context, desc->heads,
-                             desc->head_dim);
+        return fo_base_error(
+            FO_INVALID,
+            "attention of batch %lld, context %lld, %d heads of %d, expected sizes "
+            "of 0 or more and head_dim of 1 or more",
+            (long long)desc->batch, (long long)desc->context, desc->heads, desc->head_dim);
     fo_attention *attention = calloc(1, sizeof *attention);
     if (!attention)
         return fo_base_error(FO_NO_MEMORY, "no memory for attention");
@@ -250,8 +256,8 @@ static void backward_begin(const fo_attention *attention, worker *w, const void 
     const fo_kernel_vec *vec = fo_kernel_vec_at(0);
     const float *head_lse = lse + (b * s->heads + h) * s->context;
     size_t size = fo_dtype_size(s->dtype), step = (size_t)width * size;
-    const char *at = (const char *)out +
-                     (size_t)(b * s->context * width + (int64_t)h * s->head_dim) * size;
+    const char *at =
+        (const char *)out + (size_t)(b * s->context * width + (int64_t)h * s->head_dim) * size;
     for (int64_t t = 0; t < s->context; t++, at += step) {
         if (t + AHEAD < s->context)
             fetch(at + AHEAD * step, (size_t)s->head_dim * size);

@@ -12,9 +12,9 @@ typedef struct fo_kernel_matmul_desc {
     fo_dtype dtype;    /* of a and b */
     bool a_transposed; /* a is stored as [k, m] */
     bool b_transposed; /* b is stored as [n, k] */
-    bool b_packed;     /* b is in the layout that oneDNN prefers, written by fo_kernel_matmul_pack */
-    bool accumulate;   /* c += */
-    int threads;       /* for fo_kernel_matmul_run */
+    bool b_packed;   /* b is in the layout that oneDNN prefers, written by fo_kernel_matmul_pack */
+    bool accumulate; /* c += */
+    int threads;     /* for fo_kernel_matmul_run */
 } fo_kernel_matmul_desc;
 typedef struct fo_kernel_matmul fo_kernel_matmul;
 

@@ -52,9 +52,11 @@ dnnl_status_t fo_kernel_onednn_md_any(fo_kernel_onednn_md *md, int64_t rows, int
 dnnl_status_t fo_kernel_onednn_md_of(fo_kernel_onednn_md *md, const_dnnl_primitive_desc_t primitive,
                                      fo_kernel_onednn_which which)
 {
-    const dnnl_memory_desc_t *found = dnnl_primitive_desc_query_md(
-        primitive,
-        which == FO_KERNEL_ONEDNN_WEIGHTS ? dnnl_query_weights_md : dnnl_query_scratchpad_md, 0);
+    const dnnl_memory_desc_t *found =
+        dnnl_primitive_desc_query_md(primitive,
+                                     which == FO_KERNEL_ONEDNN_WEIGHTS ? dnnl_query_weights_md
+                                                                       : dnnl_query_scratchpad_md,
+                                     0);
     if (!found)
         return dnnl_invalid_arguments;
     *md = *found;
@@ -98,7 +100,8 @@ dnnl_status_t fo_kernel_onednn_memory(dnnl_memory_t *memory, const fo_kernel_one
 
 dnnl_status_t fo_kernel_onednn_matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
                                       const fo_kernel_onednn_md *a, const fo_kernel_onednn_md *b,
-                                      const fo_kernel_onednn_md *c, const_dnnl_primitive_attr_t attr)
+                                      const fo_kernel_onednn_md *c,
+                                      const_dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_matmul_desc_init(&desc, a, b, NULL, c);
@@ -113,7 +116,8 @@ dnnl_status_t fo_kernel_onednn_append_sum(dnnl_post_ops_t ops)
 }
 
 dnnl_status_t fo_kernel_onednn_reorder(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
-                                       const fo_kernel_onednn_md *from, const fo_kernel_onednn_md *to)
+                                       const fo_kernel_onednn_md *from,
+                                       const fo_kernel_onednn_md *to)
 {
     return dnnl_reorder_primitive_desc_create(primitive, from, engine, to, engine, NULL);
 }
@@ -138,9 +142,11 @@ dnnl_status_t fo_kernel_onednn_md_any(fo_kernel_onednn_md *md, int64_t rows, int
 dnnl_status_t fo_kernel_onednn_md_of(fo_kernel_onednn_md *md, const_dnnl_primitive_desc_t primitive,
                                      fo_kernel_onednn_which which)
 {
-    const_dnnl_memory_desc_t found = dnnl_primitive_desc_query_md(
-        primitive,
-        which == FO_KERNEL_ONEDNN_WEIGHTS ? dnnl_query_weights_md : dnnl_query_scratchpad_md, 0);
+    const_dnnl_memory_desc_t found =
+        dnnl_primitive_desc_query_md(primitive,
+                                     which == FO_KERNEL_ONEDNN_WEIGHTS ? dnnl_query_weights_md
+                                                                       : dnnl_query_scratchpad_md,
+                                     0);
     if (!found)
         return dnnl_invalid_arguments;
     return dnnl_memory_desc_clone(md, found);
@@ -194,7 +200,8 @@ dnnl_status_t fo_kernel_onednn_memory(dnnl_memory_t *memory, const fo_kernel_one
 
 dnnl_status_t fo_kernel_onednn_matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
                                       const fo_kernel_onednn_md *a, const fo_kernel_onednn_md *b,
-                                      const fo_kernel_onednn_md *c, const_dnnl_primitive_attr_t attr)
+                                      const fo_kernel_onednn_md *c,
+                                      const_dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(primitive, engine, *a, *b, NULL, *c, attr);
 }
@@ -205,7 +212,8 @@ dnnl_status_t fo_kernel_onednn_append_sum(dnnl_post_ops_t ops)
 }
 
 dnnl_status_t fo_kernel_onednn_reorder(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
-                                       const fo_kernel_onednn_md *from, const fo_kernel_onednn_md *to)
+                                       const fo_kernel_onednn_md *from,
+                                       const fo_kernel_onednn_md *to)
 {
     return dnnl_reorder_primitive_desc_create(primitive, *from, engine, *to, engine, NULL);
 }

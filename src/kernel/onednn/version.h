@@ -38,7 +38,8 @@ dnnl_status_t fo_kernel_onednn_memory(dnnl_memory_t *memory, const fo_kernel_one
                                       dnnl_engine_t engine);
 dnnl_status_t fo_kernel_onednn_matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,
                                       const fo_kernel_onednn_md *a, const fo_kernel_onednn_md *b,
-                                      const fo_kernel_onednn_md *c, const_dnnl_primitive_attr_t attr);
+                                      const fo_kernel_onednn_md *c,
+                                      const_dnnl_primitive_attr_t attr);
 /* c += */
 dnnl_status_t fo_kernel_onednn_append_sum(dnnl_post_ops_t ops);
 dnnl_status_t fo_kernel_onednn_reorder(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine,

@@ -74,7 +74,8 @@ static void pad(void *to, const void *from, int64_t rows, int64_t height, int64_
     memset((char *)to + (size_t)rows * row, 0, (size_t)(height - rows) * row);
 }
 
-static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int64_t rows, float *dw)
+static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int64_t rows,
+                             float *dw)
 {
     const fo_wgrad_desc *d = &wgrad->desc;
     if (rows < 0 || rows > FO_WGRAD_ROWS)

@@ -27,11 +27,11 @@ static fo_status attention_create(const fo_attention_desc *desc, fo_attention **
 {
     *out = NULL;
     if (desc->batch < 0 || desc->context < 0 || desc->heads < 0 || desc->head_dim < 1)
-        return fo_base_error(FO_INVALID,
-                             "attention of batch %lld, context %lld, %d heads of %d, expected sizes "
-                             "of 0 or more and head_dim of 1 or more",
-                             (long long)desc->batch, (long long)desc->context, desc->heads,
-                             desc->head_dim);
+        return fo_base_error(
+            FO_INVALID,
+            "attention of batch %lld, context %lld, %d heads of %d, expected sizes "
+            "of 0 or more and head_dim of 1 or more",
+            (long long)desc->batch, (long long)desc->context, desc->heads, desc->head_dim);
     fo_attention *attention = calloc(1, sizeof *attention);
     if (!attention)
         return fo_base_error(FO_NO_MEMORY, "no memory for attention");

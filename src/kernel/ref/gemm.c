@@ -87,7 +87,8 @@ static void wgrad_destroy(fo_wgrad *wgrad)
     free(wgrad);
 }
 
-static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int64_t rows, float *dw)
+static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int64_t rows,
+                             float *dw)
 {
     int64_t out = wgrad->desc.out, in = wgrad->desc.in;
     fo_dtype dtype = wgrad->desc.dtype;

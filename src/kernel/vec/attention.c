@@ -30,8 +30,10 @@ FO_VEC_INLINE v16 softmax_part(const softmax_of *s, int64_t j, v16 *total, bool 
         e = select16(lanes_below(s->valid - j), e, (v16){0});
     *total += e;
     if (s->drop->p > 0.0f)
-        e = drop16(e, uniform16(s->drop->key, s->drop->stream,
-                                (uint64_t)(s->q * s->drop->context + j), 1), s->drop->p);
+        e = drop16(e,
+                   uniform16(s->drop->key, s->drop->stream, (uint64_t)(s->q * s->drop->context + j),
+                             1),
+                   s->drop->p);
     return e;
 }
 
@@ -49,8 +51,8 @@ FO_VEC_INLINE float softmax_max(const softmax_of *s)
 }
 
 /* n is a multiple of the lanes. */
-FO_VEC_INLINE void softmax_row(softmax_of *s, float scale, int64_t n, void *p, fo_dtype dtype, int64_t at,
-                               float *sum_out, float *lse)
+FO_VEC_INLINE void softmax_row(softmax_of *s, float scale, int64_t n, void *p, fo_dtype dtype,
+                               int64_t at, float *sum_out, float *lse)
 {
     v16 a = {0}, b = {0};
     int64_t j = 0;
@@ -73,8 +75,11 @@ static void attention_softmax(const float *scores, int64_t q, int64_t rows, int6
                               float *sum, float *lse)
 {
     for (int64_t row = 0; row < rows; row++) {
-        softmax_of s = {.scores = scores + row * n, .q = q + row, .valid = q + row + 1,
-                        .scale2 = scale * per_ln2, .drop = drop};
+        softmax_of s = {.scores = scores + row * n,
+                        .q = q + row,
+                        .valid = q + row + 1,
+                        .scale2 = scale * per_ln2,
+                        .drop = drop};
         if (s.valid > n)
             s.valid = n;
         if (dtype == FO_BF16)
@@ -128,9 +133,15 @@ static void attention_softmax_grad(const float *scores, const float *dp, int64_t
                                    const float *total, void *p, void *ds, fo_dtype dtype)
 {
     for (int64_t row = 0; row < rows; row++) {
-        softmax_grad_of s = {.scores = scores + row * n, .dp = dp + row * n, .lse2 = lse2,
-                             .total = total, .k = k + row, .first = first, .scale = scale,
-                             .scale2 = scale * per_ln2, .drop = drop};
+        softmax_grad_of s = {.scores = scores + row * n,
+                             .dp = dp + row * n,
+                             .lse2 = lse2,
+                             .total = total,
+                             .k = k + row,
+                             .first = first,
+                             .scale = scale,
+                             .scale2 = scale * per_ln2,
+                             .drop = drop};
         if (dtype == FO_BF16)
             softmax_grad_row(&s, n, p, ds, FO_BF16, row * n);
         else

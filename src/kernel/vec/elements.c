@@ -91,8 +91,8 @@ static void add(const void *a, fo_dtype a_dtype, const void *b, fo_dtype b_dtype
         for (; i + LANES <= end; i += LANES)
             store16(y, y_dtype, i, load16(a, a_dtype, i) + load16(b, b_dtype, i));
         if (i < end)
-            store_n(y, y_dtype, i,
-                    load_n(a, a_dtype, i, end - i) + load_n(b, b_dtype, i, end - i), end - i);
+            store_n(y, y_dtype, i, load_n(a, a_dtype, i, end - i) + load_n(b, b_dtype, i, end - i),
+                    end - i);
     }
 }
 
@@ -102,8 +102,8 @@ FO_VEC_INLINE void column_part(const void *x, fo_dtype dtype, int64_t at, float 
     store_n(sum, FO_F32, j, load_n(sum, FO_F32, j, count) + load_n(x, dtype, at + j, count), count);
 }
 
-FO_VEC_INLINE void column_rows(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t begin,
-                               int64_t end, float *sum)
+FO_VEC_INLINE void column_rows(const void *x, fo_dtype dtype, int64_t rows, int64_t n,
+                               int64_t begin, int64_t end, float *sum)
 {
     for (int64_t row = 0; row < rows; row++) {
         int64_t j = begin;

@@ -48,6 +48,14 @@ FO_VEC_INLINE v16 max16(v16 a, v16 b)
 {
 #if defined(__AVX512F__)
     return (v16)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    __m256 x[2], y[2];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    x[0] = _mm256_max_ps(x[0], y[0]);
+    x[1] = _mm256_max_ps(x[1], y[1]);
+    memcpy(&a, x, sizeof a);
+    return a;
 #elif defined(__SSE2__)
     __m128 x[4], y[4];
     memcpy(x, &a, sizeof x);
@@ -65,6 +73,14 @@ FO_VEC_INLINE v16 min16(v16 a, v16 b)
 {
 #if defined(__AVX512F__)
     return (v16)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    __m256 x[2], y[2];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    x[0] = _mm256_min_ps(x[0], y[0]);
+    x[1] = _mm256_min_ps(x[1], y[1]);
+    memcpy(&a, x, sizeof a);
+    return a;
 #elif defined(__SSE2__)
     __m128 x[4], y[4];
     memcpy(x, &a, sizeof x);

@@ -50,8 +50,8 @@ FO_VEC_INLINE void forward_part(const float *x, const float *weight, const float
                                 int64_t count)
 {
     v16 h = (load_n(x, FO_F32, at + j, count) - mean) * rstd;
-    store_n(y, dtype, at + j,
-            h * load_n(weight, FO_F32, j, count) + load_n(bias, FO_F32, j, count), count);
+    store_n(y, dtype, at + j, h * load_n(weight, FO_F32, j, count) + load_n(bias, FO_F32, j, count),
+            count);
 }
 
 static void layernorm_forward(const float *x, const float *weight, const float *bias, int64_t rows,
@@ -79,7 +79,8 @@ typedef struct norm_row {
 } norm_row;
 
 /* Lanes past count: g is 0. */
-FO_VEC_INLINE void backward_sums(const norm_row *r, int64_t j, int64_t count, v16 *sum_g, v16 *sum_gh)
+FO_VEC_INLINE void backward_sums(const norm_row *r, int64_t j, int64_t count, v16 *sum_g,
+                                 v16 *sum_gh)
 {
     v16 g = load_n(r->dy, FO_F32, j, count) * load_n(r->weight, FO_F32, j, count);
     v16 h = (load_n(r->x, FO_F32, j, count) - r->mean) * r->rstd;
@@ -92,8 +93,8 @@ FO_VEC_INLINE void backward_part(const norm_row *r, int64_t j, int64_t count, fl
 {
     v16 g = load_n(r->dy, FO_F32, j, count) * load_n(r->weight, FO_F32, j, count);
     v16 h = (load_n(r->x, FO_F32, j, count) - r->mean) * r->rstd;
-    store_n(dx, FO_F32, j,
-            load_n(dx, FO_F32, j, count) + r->rstd * (g - mean_g - h * mean_gh), count);
+    store_n(dx, FO_F32, j, load_n(dx, FO_F32, j, count) + r->rstd * (g - mean_g - h * mean_gh),
+            count);
 }
 
 static void backward_dx(const norm_row *r, int64_t n, float *dx)
@@ -228,7 +229,8 @@ FO_VEC_INLINE void grad_row(const float *logits, float lse, int64_t begin, int64
     for (; i + LANES <= end; i += LANES)
         store16(dlogits, dtype, i, scale * exp16(load16(logits, FO_F32, i) - lse));
     if (i < end)
-        store_n(dlogits, dtype, i, scale * exp16(load_n(logits, FO_F32, i, end - i) - lse), end - i);
+        store_n(dlogits, dtype, i, scale * exp16(load_n(logits, FO_F32, i, end - i) - lse),
+                end - i);
 }
 
 static void xent_grad(const float *logits, const int32_t *targets, const float *lse, int64_t rows,

@@ -11,9 +11,9 @@
  * `pair` (1 or 2) consecutive rows are interleaved. Sides are padded with zeros. */
 typedef struct fo_kernel_panels {
     int64_t k, n;
-    int64_t panel;   /* columns, a multiple of 16 */
+    int64_t panel;    /* columns, a multiple of 16 */
     int64_t k_padded; /* k rounded up to whole blocks */
-    int pair; /* 1: float32, 2: bf16 */
+    int pair;         /* 1: float32, 2: bf16 */
 } fo_kernel_panels;
 
 /* The masks and factors of one attention dropout: element (q, k) has index q * context + k. */

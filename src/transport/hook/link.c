@@ -5,9 +5,10 @@
  * The receiver keeps every receive in one of four stages:
  *
  *   POSTED     the inner transport has no message yet
- *   ARRIVED    message here; it begins to enter the port at `ready` = max(stamp, time of posting)
- * or later COMMITTED  the port has been given to it; `due` is when test() may say so DUE        a
- * wait has ended because of it (so that the next wait does not end again)
+ *   ARRIVED    the message is here; it begins to enter the port at `ready`, the later of its stamp and the
+ *              time of posting
+ *   COMMITTED  the port has been given to it; `due` is when test() may say so
+ *   DUE        a wait has ended because of it (so that the next wait does not end again)
  *
  * ARRIVED is sorted by `ready`, and a message is committed only once its time has come: whatever
  * another peer sends from now on starts later, so ports are given out in the order of the stamps,

@@ -81,9 +81,9 @@ static inline double wrong(double found, double expected)
 }
 
 /* expected: doubles of type -1, or values of the same type. `width`: columns, for the message. */
-static inline void compare(const char *what, const void *found, fo_dtype dtype, const void *expected,
-                           const double *expected64, int64_t n, int64_t width, double absolute,
-                           double relative)
+static inline void compare(const char *what, const void *found, fo_dtype dtype,
+                           const void *expected, const double *expected64, int64_t n, int64_t width,
+                           double absolute, double relative)
 {
     double worst = -1.0;
     int64_t at = 0;

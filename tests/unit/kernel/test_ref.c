@@ -36,7 +36,8 @@ static void test_gemm_wgrad(void **state)
             for (int j = 0; j < N; j++)
                 for (int k = 0; k < K; k++) {
                     double w = transposed ? b[j * K + k] : b[k * N + j];
-                    expected[i * N + j] += get(a, dtype, i * K + k) * (dtype == FO_BF16 ? bf16_of(w) : w);
+                    expected[i * N + j] +=
+                        get(a, dtype, i * K + k) * (dtype == FO_BF16 ? bf16_of(w) : w);
                 }
         fo_gemm_desc desc = {K, N, dtype, transposed};
         fo_gemm *gemm;
@@ -79,8 +80,10 @@ static void test_epilogue(void **state)
 {
     (void)state;
     enum { ROWS = 3, N = 101 };
-    float *c = random_values(FO_F32, ROWS * N, 1, 0.0, 6.0), *add = random_values(FO_F32, ROWS * N, 2, 0.0, 1.0);
-    float *bias = random_values(FO_F32, N, 3, 0.0, 1.0), *pre = make(FO_F32, ROWS * N), *y = make(FO_F32, ROWS * N);
+    float *c = random_values(FO_F32, ROWS * N, 1, 0.0, 6.0),
+          *add = random_values(FO_F32, ROWS * N, 2, 0.0, 1.0);
+    float *bias = random_values(FO_F32, N, 3, 0.0, 1.0), *pre = make(FO_F32, ROWS * N),
+          *y = make(FO_F32, ROWS * N);
     double v[ROWS * N], expected[ROWS * N];
     fo_epilogue e = {.add = add, .bias = bias, .gelu = true, .pre = pre, .y = y};
     ref()->epilogue(&e, c, ROWS, N);
@@ -129,9 +132,11 @@ static void test_layernorm(void **state)
     (void)state;
     enum { M = LN_ROWS * LN_N };
     float *x = random_values(FO_F32, M, 1, 0.5, 2.0), *w = random_values(FO_F32, LN_N, 2, 1.0, 0.5);
-    float *b = random_values(FO_F32, LN_N, 3, 0.0, 0.5), *dy = random_values(FO_F32, M, 4, 0.0, 1.0);
+    float *b = random_values(FO_F32, LN_N, 3, 0.0, 0.5),
+          *dy = random_values(FO_F32, M, 4, 0.0, 1.0);
     float *y = make(FO_F32, M), mean[LN_ROWS], rstd[LN_ROWS];
-    float *dx = random_values(FO_F32, M, 5, 0.0, 1.0), *dw = random_values(FO_F32, LN_N, 6, 0.0, 1.0);
+    float *dx = random_values(FO_F32, M, 5, 0.0, 1.0),
+          *dw = random_values(FO_F32, LN_N, 6, 0.0, 1.0);
     float *db = random_values(FO_F32, LN_N, 7, 0.0, 1.0);
     double *x64 = widened(x, M), *w64 = widened(w, LN_N), *b64 = widened(b, LN_N), y64[M];
     double dx64[M], dw64[LN_N], db64[LN_N];
@@ -265,8 +270,11 @@ static void attention_case(float dropout)
     s.kept = malloc((size_t)count * sizeof *s.kept);
     for (int i = 0; i < count; i++) {
         int k = i % 9, q = i / 9 % 9, h = i / 81 % 2, b = i / 162;
-        double uniform = fo_base_random_uniform(123, (uint64_t)(b * 4 + 1 + h), (uint64_t)(q * 9 + k));
-        s.kept[i] = dropout == 0.0f ? 1.0 : uniform >= dropout ? 1.0 / (1.0 - (double)dropout) : 0.0;
+        double uniform =
+            fo_base_random_uniform(123, (uint64_t)(b * 4 + 1 + h), (uint64_t)(q * 9 + k));
+        s.kept[i] = dropout == 0.0f      ? 1.0
+                    : uniform >= dropout ? 1.0 / (1.0 - (double)dropout)
+                                         : 0.0;
     }
     attend64(&s, qkv64);
     fo_attention *attention;
@@ -317,15 +325,22 @@ static void test_adamw(void **state)
     for (int i = 0; i < N; i++)
         w64[i] = w[i];
     for (int t = 1; t <= STEPS; t++) {
-        fo_adamw o = {(float)lr, (float)beta1, (float)beta2, (float)eps, (float)decay,
-                      (float)(1.0 - pow(beta1, t)), (float)(1.0 - pow(beta2, t)), 0.5f};
+        fo_adamw o = {(float)lr,
+                      (float)beta1,
+                      (float)beta2,
+                      (float)eps,
+                      (float)decay,
+                      (float)(1.0 - pow(beta1, t)),
+                      (float)(1.0 - pow(beta2, t)),
+                      0.5f};
         ref()->adamw(&o, g, w, m, v, N);
         for (int i = 0; i < N; i++) {
             double grad = 0.5 * g[i];
             w64[i] -= lr * decay * w64[i];
             m64[i] = beta1 * m64[i] + (1.0 - beta1) * grad;
             v64[i] = beta2 * v64[i] + (1.0 - beta2) * grad * grad;
-            w64[i] -= lr * (m64[i] / (1.0 - pow(beta1, t))) / (sqrt(v64[i] / (1.0 - pow(beta2, t))) + eps);
+            w64[i] -= lr * (m64[i] / (1.0 - pow(beta1, t))) /
+                      (sqrt(v64[i] / (1.0 - pow(beta2, t))) + eps);
         }
     }
     compare("ref adamw", w, FO_F32, NULL, w64, N, N, 2e-6, 0.0);
@@ -356,9 +371,12 @@ static void test_small_things(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm_wgrad), cmocka_unit_test(test_epilogue), cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_xent),       cmocka_unit_test(test_attention), cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_small_things)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemm_wgrad),
+                                       cmocka_unit_test(test_epilogue),
+                                       cmocka_unit_test(test_layernorm),
+                                       cmocka_unit_test(test_xent),
+                                       cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_adamw),
+                                       cmocka_unit_test(test_small_things)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

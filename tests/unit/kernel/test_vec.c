@@ -44,12 +44,13 @@ static void test_exp(void **state)
     }
     if (worst > 2)
         fail_msg("exp(%.9g) is %lld steps off", worst_at, (long long)worst);
-    const float edge[] = {-INFINITY, INFINITY, 0.0f, -0.0f, 88.72283f, 88.72284f, -87.33655f, -103.97208f,
-                          -103.97209f, -104.0f, 1e30f, -1e30f};
+    const float edge[] = {-INFINITY,  INFINITY,    0.0f,        -0.0f,   88.72283f, 88.72284f,
+                          -87.33655f, -103.97208f, -103.97209f, -104.0f, 1e30f,     -1e30f};
     for (size_t i = 0; i < sizeof edge / sizeof *edge; i++) {
         float expected = (float)exp((double)edge[i]);
         fo_kernel_vec_at(0)->exp(&edge[i], y, 1);
-        if (steps(y[0], expected) > (expected == 0.0f || isinf(expected) || expected == 1.0f ? 0 : 2))
+        if (steps(y[0], expected) >
+            (expected == 0.0f || isinf(expected) || expected == 1.0f ? 0 : 2))
             fail_msg("exp(%.9g) = %.9g, expected %.9g", edge[i], y[0], expected);
     }
 }
@@ -68,7 +69,8 @@ static void test_dropout_numbers(void **state)
                 x[i] = 1.0f;
             fo_kernel_vec_at(0)->dropout(x, first, 2, N, 0.4f, keys[k], keys[3 - k]);
             for (int i = 0; i < 2 * N; i++) {
-                bool keep = fo_base_random_uniform(keys[k], keys[3 - k], (uint64_t)(first * N + i)) >= 0.4f;
+                bool keep =
+                    fo_base_random_uniform(keys[k], keys[3 - k], (uint64_t)(first * N + i)) >= 0.4f;
                 assert_true(x[i] == (keep ? 1.0f / (1.0f - 0.4f) : 0.0f));
             }
         }
@@ -86,9 +88,11 @@ static void pack_case(int64_t k, int64_t n, int64_t panel, int pair, bool transp
     fo_kernel_vec_at(0)->pack(&layout, b, transposed, found);
     for (int64_t i = 0; i < padded; i++)
         for (int64_t j = 0; j < columns; j++) {
-            int64_t at = j / panel * panel * padded + i / pair * pair * panel + j % panel * pair + i % pair;
+            int64_t at =
+                j / panel * panel * padded + i / pair * pair * panel + j % panel * pair + i % pair;
             double value = i < k && j < n ? b[transposed ? j * k + i : i * n + j] : 0.0;
-            expected[at] = pair == 2 ? fo_base_bf16_to_f32(fo_base_bf16_from_f32((float)value)) : value;
+            expected[at] =
+                pair == 2 ? fo_base_bf16_to_f32(fo_base_bf16_from_f32((float)value)) : value;
         }
     compare("pack", found, dtype, NULL, expected, size, panel, 0.0, 0.0);
     free(b);
@@ -112,7 +116,8 @@ static void test_pack(void **state)
 static float *everything(const fo_kernel_vec *v, int64_t rows, int64_t n, int64_t *size)
 {
     int64_t m = rows * n, at = 0;
-    float *all = make(FO_F32, 20 * m + 20 * rows + 20 * n + 64), *x = random_values(FO_F32, m, 1, 0.0, 6.0);
+    float *all = make(FO_F32, 20 * m + 20 * rows + 20 * n + 64),
+          *x = random_values(FO_F32, m, 1, 0.0, 6.0);
     float *y = random_values(FO_F32, m, 2, 0.0, 1.0), *w = random_values(FO_F32, n, 3, 1.0, 1.0);
     int32_t *targets = calloc((size_t)rows, sizeof *targets);
     fo_kernel_attention_drop drop = {0.3f, 5, 6, n};
@@ -138,7 +143,8 @@ static float *everything(const fo_kernel_vec *v, int64_t rows, int64_t n, int64_
         v->attention_softmax(x, 3, rows, n, 0.2f, &drop, all + at, FO_F32, all + at + m,
                              all + at + m + rows);
         at += m + 2 * rows;
-        v->attention_softmax_grad(x, y, 4, rows, 2, n, 0.2f, &drop, w, w, all + at, all + at + m, FO_F32);
+        v->attention_softmax_grad(x, y, 4, rows, 2, n, 0.2f, &drop, w, w, all + at, all + at + m,
+                                  FO_F32);
         at += 2 * m;
     }
     for (int64_t i = 0; i < 3 * m; i++)
@@ -178,7 +184,9 @@ static void test_variants(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exp), cmocka_unit_test(test_dropout_numbers),
-                                       cmocka_unit_test(test_pack), cmocka_unit_test(test_variants)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exp),
+                                       cmocka_unit_test(test_dropout_numbers),
+                                       cmocka_unit_test(test_pack),
+                                       cmocka_unit_test(test_variants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* A model on its ranks beside the float64 reference, for the tests of this room.
  *
- * What runs on a rank may be a forked process: cmocka's assertions are not used there; a rank returns a
- * status with a sentence. */
+ * What runs on a rank may be a forked process: cmocka's assertions are not used there; a rank
+ * returns a status with a sentence. */
 #ifndef FO_TESTS_MODEL_RIG_H
 #define FO_TESTS_MODEL_RIG_H
 
@@ -29,8 +29,8 @@
 #define UNDER_THREAD_SANITIZER 0
 #endif
 
-/* A value of a parameter that no rank but by its place in the full tensor can know. Larger than initial
- * weights, so that every part of the model matters. */
+/* A value of a parameter that no rank but by its place in the full tensor can know. Larger than
+ * initial weights, so that every part of the model matters. */
 static inline float rig_value(const char *name, int64_t index)
 {
     float noise = fo_base_random_normal(77, fo_base_random_stream(name), (uint64_t)index);

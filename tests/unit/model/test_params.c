@@ -4,7 +4,7 @@
 static const fo_model_config odd = {
     .layers = 2, .heads = 5, .dim = 15, .context = 6, .vocabulary = 13, .seed = 21};
 
-/* ---- refusals ------------------------------------------------------------------------------------------ */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refused(const fo_model_config *config, const char *first, const char *second)
 {
@@ -58,14 +58,15 @@ static void sizes_follow_from_the_configuration(void **state)
     assert_true(fabs(fo_model_flops_per_token(&gpt2) - flops) < 1);
 }
 
-/* ---- shares -------------------------------------------------------------------------------------------- */
+/* ---- shares ---------------------------------------------------------------------------------- */
 
 static fo_status bad(const rig *r, const fo_parameter *p, const char *what)
 {
     return fo_base_error(FO_INTERNAL, "%s: %s: %s", r->where, p->name, what);
 }
 
-/* The ranks' shares of a split tensor cover it exactly once; the order inside a share is that of the whole. */
+/* The ranks' shares of a split tensor cover it exactly once; the order inside a share is that of
+ * the whole. */
 static fo_status covers(const rig *r, const fo_parameter *p)
 {
     int64_t total = p->full_rows * p->full_cols, seen = 0;
@@ -88,7 +89,8 @@ static fo_status covers(const rig *r, const fo_parameter *p)
     return seen == total ? FO_OK : bad(r, p, "an element is with no rank");
 }
 
-/* Known places: with 2 ranks, 5 heads of 3 and 60 hidden features, rank 1 begins at head 3, feature 30. */
+/* Known places: with 2 ranks, 5 heads of 3 and 60 hidden features, rank 1 begins at head 3,
+ * feature 30. */
 static fo_status known_places(const rig *r, const fo_parameter *p)
 {
     static const struct {
@@ -162,7 +164,7 @@ static void shares_cover_every_parameter(void **state)
         rig_run("self", "ref", ranks, shares, NULL);
 }
 
-/* ---- initial values -------------------------------------------------------------------------------------- */
+/* ---- initial values -------------------------------------------------------------------------- */
 
 static float expected_value(const fo_model_config *c, const char *name, int64_t index)
 {

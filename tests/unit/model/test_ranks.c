@@ -1,10 +1,11 @@
-/* What must not depend on the number of ranks, the strategy or the transport; sampling; refusals. */
+/* What must not depend on the number of ranks, the strategy or the transport; sampling;
+ * refusals. */
 #include "rig.h"
 
 static const fo_model_config small = {
     .layers = 2, .heads = 5, .dim = 20, .context = 7, .vocabulary = 29, .seed = 3};
 
-/* ---- the same for every N --------------------------------------------------------------------------------- */
+/* ---- the same for every N -------------------------------------------------------------------- */
 
 typedef struct numbers {
     fo_model_config config;
@@ -108,7 +109,7 @@ static void dropout_is_the_same_for_every_n(void **state)
     assert_true(fabs(n.loss - with) > 1e-3);
 }
 
-/* ---- bit for bit across strategies -------------------------------------------------------------------------- */
+/* ---- bit for bit across strategies ----------------------------------------------------------- */
 
 static uint64_t hash(uint64_t h, const void *data, size_t bytes)
 {
@@ -222,7 +223,67 @@ static void transports_have_the_same_bits(void **state)
     }
 }
 
-/* ---- parameters that change, sampling, refusals ---------------------------------------------------------------- */
+/* ---- float32 in spite of a narrow wire ------------------------------------------------------- */
+
+/* The residual stream begins with the sum of two rows, to the bit. */
+static fo_status embedding_is_exact(const rig *r)
+{
+    const fo_model *m = r->model;
+    int64_t dim = r->config.dim;
+    for (int64_t i = 0; i < m->shard_rows * dim; i++) {
+        int64_t row = m->shard_row + i / dim, col = i % dim;
+        float wanted = rig_value("wte.weight", r->inputs[row] * dim + col) +
+                       rig_value("wpe.weight", row % r->config.context * dim + col);
+        if (m->layers[0].ln_1.x[i] != wanted)
+            return fo_base_error(FO_INTERNAL, "%s: embedding of row %lld column %lld is %a, not %a",
+                                 r->where, (long long)row, (long long)col,
+                                 (double)m->layers[0].ln_1.x[i], (double)wanted);
+    }
+    return FO_OK;
+}
+
+/* Partial gradients of a replicated parameter before, their sum after. */
+static fo_status sum_is_float32(rig *r)
+{
+    double wanted[20] = {0}, norm;
+    float all[20 * 4], *grad = fo_model_params_final(r->model, 1)->grad;
+    TRY(fo_group_allgather(r->group, grad, 20 * sizeof *grad, all));
+    for (int i = 0; i < 20 * r->ranks; i++)
+        wanted[i % 20] += (double)all[i];
+    TRY(fo_model_reduce_gradients(r->model, &norm));
+    return rig_close_to(r, "ln_f.bias", 20, 20, grad, wanted, 1e-6);
+}
+
+static fo_status narrow_wire(fo_group *group, void *arg)
+{
+    rig r;
+    double loss;
+    fo_model_config config = small;
+    (void)arg;
+    config.dtype = config.wire = FO_BF16;
+    fo_status status = rig_open(&r, group, &config, 2, -1);
+    if (status == FO_OK)
+        status = fo_model_forward(r.model, r.inputs, r.targets, -1, &loss);
+    if (status == FO_OK)
+        status = embedding_is_exact(&r);
+    if (status == FO_OK)
+        status = fo_model_backward(r.model, r.inputs, r.targets, -1, 1);
+    if (status == FO_OK)
+        status = sum_is_float32(&r);
+    rig_close(&r);
+    return status;
+}
+
+static void a_narrow_wire_leaves_embeddings_and_sums_alone(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        rig_run("self", "ref", ranks, narrow_wire, NULL);
+        rig_run("shm", "onednn", ranks, narrow_wire, NULL);
+    }
+}
+
+/* ---- parameters that change, sampling, refusals ---------------------------------------------- */
 
 /* Packed weights follow the values: after a change the loss is that of a fresh model. */
 static fo_status changes_are_seen(fo_group *group, void *arg)
@@ -231,7 +292,15 @@ static fo_status changes_are_seen(fo_group *group, void *arg)
     double before, after, wanted, again, doubled, norm;
     (void)arg;
     TRY(rig_open(&r, group, &small, 2, -1));
+    fo_parameter *kept = fo_model_parameter(r.model, 0);
     TRY(one_step(&r, &before, &norm));
+    for (int64_t at = 0; at < kept->count; at++)
+        kept->value[at] *= 2; /* as an optimizer does that keeps its pointers */
+    TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &doubled));
+    for (int64_t at = 0; at < kept->count; at++)
+        kept->value[at] /= 2;
+    if (doubled == before)
+        return fo_base_error(FO_INTERNAL, "an update after reduce_gradients was not seen");
     for (int i = 0; i < fo_model_parameter_count(r.model); i++) {
         fo_parameter *p = fo_model_parameter(r.model, i);
         for (int64_t at = 0; at < p->count; at++)
@@ -239,7 +308,6 @@ static fo_status changes_are_seen(fo_group *group, void *arg)
     }
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &after));
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &again));
-    fo_parameter *kept = fo_model_parameter(r.model, 0); /* a pointer from before a forward pass */
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &again));
     for (int64_t at = 0; at < kept->count; at++)
         kept->value[at] *= 2;
@@ -381,6 +449,7 @@ int main(void)
         cmocka_unit_test(dropout_is_the_same_for_every_n),
         cmocka_unit_test(strategies_have_the_same_bits),
         cmocka_unit_test(transports_have_the_same_bits),
+        cmocka_unit_test(a_narrow_wire_leaves_embeddings_and_sums_alone),
         cmocka_unit_test(changed_parameters_are_seen),
         cmocka_unit_test(logits_are_those_of_the_row),
         cmocka_unit_test(wrong_calls_are_refused),

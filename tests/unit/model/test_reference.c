@@ -1,7 +1,8 @@
-/* Loss and every gradient against the float64 reference, and the reference against finite differences. */
+/* Loss and every gradient against the float64 reference, and the reference against finite
+ * differences. */
 #include "rig.h"
 
-/* ---- the reference itself ------------------------------------------------------------------------------ */
+/* ---- the reference itself -------------------------------------------------------------------- */
 
 static double alternating(void *arg, gpt2_f64_site site, int64_t layer, int64_t i, int64_t j)
 {
@@ -52,7 +53,7 @@ static void reference_agrees_with_finite_differences(void **state)
     finite_differences(alternating);
 }
 
-/* ---- the model beside it ------------------------------------------------------------------------------- */
+/* ---- the model beside it --------------------------------------------------------------------- */
 
 typedef struct trial {
     fo_model_config config;
