@@ -115,6 +115,13 @@ static fo_status sum_rates(fo_group *group, double mine, double *sum)
     return status;
 }
 
+/* By the rate found so far, which all ranks know: a tile that takes all the time isn't worth it. */
+static bool too_slow(fo_group *group, double flops, int64_t k, int64_t n)
+{
+    double tile_s = 2.0 * FO_TILE_ROWS * (double)k * (double)n * fo_group_size(group) / flops;
+    return flops > 0 && tile_s * 1e9 > (double)each_ns;
+}
+
 fo_status fo_train_peak(fo_group *group, fo_dtype dtype, double *flops)
 {
     *flops = 0;
@@ -122,6 +129,8 @@ fo_status fo_train_peak(fo_group *group, fo_dtype dtype, double *flops)
     for (size_t i = 0; status == FO_OK && i < sizeof shapes / sizeof *shapes; i++) {
         probe p;
         double mine = 0, sum = 0;
+        if (too_slow(group, *flops, shapes[i].k, shapes[i].n))
+            continue;
         status = probe_make(fo_group_kernel_ops(group), dtype, shapes[i].k, shapes[i].n, &p);
         if (status == FO_OK)
             status = fo_group_barrier(group);

@@ -187,24 +187,28 @@ FO_VEC_INLINE i16 lanes_below(int64_t count)
     return lane < limit;
 }
 
+/* Every lane next to the one 8, 4, 2 and 1 further on. */
+static const i16 lanes_8 = {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+static const i16 lanes_4 = {4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11};
+static const i16 lanes_2 = {2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13};
+static const i16 lanes_1 = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
+
 FO_VEC_INLINE float sum_lanes(v16 v)
 {
-    float x[LANES];
-    memcpy(x, &v, sizeof x);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] += x[i + half];
-    return x[0];
+    v += __builtin_shuffle(v, lanes_8);
+    v += __builtin_shuffle(v, lanes_4);
+    v += __builtin_shuffle(v, lanes_2);
+    v += __builtin_shuffle(v, lanes_1);
+    return v[0];
 }
 
 FO_VEC_INLINE float max_lanes(v16 v)
 {
-    float x[LANES];
-    memcpy(x, &v, sizeof x);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-    return x[0];
+    v = max16(v, __builtin_shuffle(v, lanes_8));
+    v = max16(v, __builtin_shuffle(v, lanes_4));
+    v = max16(v, __builtin_shuffle(v, lanes_2));
+    v = max16(v, __builtin_shuffle(v, lanes_1));
+    return v[0];
 }
 
 FO_VEC_INLINE v16 sqrt16(v16 v)
