@@ -38,6 +38,13 @@ static inline float rig_value(const char *name, int64_t index)
     return (norm && strstr(norm, "weight") ? 1.0f : 0.0f) + 0.2f * noise;
 }
 
+/* The largest deviation met so far, as a part of its tensor's largest element. */
+typedef struct rig_worst {
+    char name[64];
+    int64_t row, col;
+    double error;
+} rig_worst;
+
 typedef struct rig {
     fo_group *group;
     fo_model_config config;
@@ -48,6 +55,7 @@ typedef struct rig {
     gpt2_f64 *reference;
     int64_t dropout_step;
     char where[160];
+    rig_worst *worst; /* kept up to date when not NULL */
 } rig;
 
 static inline int64_t rig_full_index(const rig *r, const fo_parameter *p, int rank, int64_t row,
@@ -186,8 +194,14 @@ static inline fo_status rig_close_to(const rig *r, const char *name, int64_t col
             at = i;
         }
     }
-    if (worst <= tolerance * largest)
+    if (worst <= tolerance * largest) {
+        double error = largest > 0 ? worst / largest : 0;
+        if (r->worst && error >= r->worst->error) {
+            *r->worst = (rig_worst){.row = at / cols, .col = at % cols, .error = error};
+            snprintf(r->worst->name, sizeof r->worst->name, "%s", name);
+        }
         return FO_OK;
+    }
     return fo_base_error(
         FO_INTERNAL,
         "%s: %s[%lld, %lld] is %.9g, expected %.9g: off by %.3g of the largest (%.3g), "
@@ -199,7 +213,9 @@ static inline fo_status rig_close_to(const rig *r, const char *name, int64_t col
 /* Every gradient of the model against the reference's. */
 static inline fo_status rig_compare_gradients(rig *r, double tolerance)
 {
+    rig_worst worst = {0};
     fo_status status = FO_OK;
+    r->worst = &worst;
     for (int i = 0; status == FO_OK && i < fo_model_parameter_count(r->model); i++) {
         const fo_parameter *p = fo_model_parameter(r->model, i);
         const gpt2_f64_tensor *t = gpt2_f64_find(r->reference, p->name);
@@ -212,6 +228,12 @@ static inline fo_status rig_compare_gradients(rig *r, double tolerance)
             status = rig_close_to(r, p->name, t->cols, t->rows * t->cols, full, t->grad, tolerance);
         free(full);
     }
+    if (status == FO_OK && r->rank == 0)
+        printf("  %s: worst of all gradients at %s[%lld, %lld], off by %.2g of its tensor's largest, "
+               "allowed %.2g\n",
+               r->where, worst.name, (long long)worst.row, (long long)worst.col, worst.error,
+               tolerance);
+    r->worst = NULL;
     return status;
 }
 
