@@ -91,19 +91,8 @@ static fo_status produce_partial(fo_plan *plan, const fo_exec_tile *tile)
     return FO_OK;
 }
 
-/* Asks for the rows that the epilogue will add, which a peer has written: they arrive behind the product. */
-static void fetch_ahead(const fo_plan *plan, const fo_exec_tile *tile)
-{
-    const char *add = tile->add;
-    int64_t bytes = tile->rows * plan->width_out *
-                    (int64_t)fo_dtype_size(role_dtype(plan, tile->add_role));
-    for (int64_t at = 0; add && at < bytes; at += 64)
-        __builtin_prefetch(add + at, 0, 2);
-}
-
 static fo_status partial_tile(fo_plan *plan, const fo_exec_tile *tile)
 {
-    fetch_ahead(plan, tile);
     fo_status status =
         plan->kernel->gemm_tile(plan->gemm, plan->packed, tile->in, tile->rows, plan->tile);
     if (status == FO_OK)
