@@ -31,8 +31,17 @@ FO_VEC_INLINE void epilogue_part(const fo_epilogue *e, const float *c, int64_t i
     } else if (e->gelu_grad) {
         v *= gelu_grad16(load_n(e->pre, e->pre_dtype, i, count));
     }
-    if (e->y)
-        store_n(e->y, e->y_dtype, i, v, count);
+    if (!e->y)
+        return;
+#if defined(__AVX512F__)
+    /* a finished sum is not read soon: written past the caches it need not be fetched first */
+    float *y = (float *)e->y + i;
+    if (e->add && e->y_dtype == FO_F32 && count == LANES && !((uintptr_t)y & 63)) {
+        _mm512_stream_ps(y, (__m512)v);
+        return;
+    }
+#endif
+    store_n(e->y, e->y_dtype, i, v, count);
 }
 
 static void epilogue_row(const fo_epilogue *epilogue, const float *c, int64_t row, int64_t n)
@@ -43,6 +52,9 @@ static void epilogue_row(const fo_epilogue *epilogue, const float *c, int64_t ro
         epilogue_part(&e, c, row * n + j, j, LANES);
     if (j < n)
         epilogue_part(&e, c, row * n + j, j, n - j);
+#if defined(__AVX512F__)
+    _mm_sfence(); /* streamed rows are in order with what is published next */
+#endif
 }
 
 static void epilogue(const fo_epilogue *e, const float *c, int64_t rows, int64_t n)
