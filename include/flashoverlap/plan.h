@@ -64,15 +64,15 @@ typedef void (*fo_produce)(void *arg, int64_t row, int64_t rows, float *out);
 
 typedef struct fo_plan_desc {
     fo_op op;
-    int64_t rows;          /* M */
-    int64_t in, out;       /* sizes of this rank's weight; out is unused without a weight */
-    fo_dtype dtype;        /* T */
-    fo_dtype wire;         /* type of travelling partial sums; FO_BF16 needs no bf16 computation */
-    fo_dtype y_dtype;      /* COLUMN_FORWARD only */
-    fo_activation act;     /* COLUMN_FORWARD and ROW_BACKWARD */
-    const char *overlap;   /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m";
+    int64_t rows;        /* M */
+    int64_t in, out;     /* sizes of this rank's weight; out is unused without a weight */
+    fo_dtype dtype;      /* T */
+    fo_dtype wire;       /* type of travelling partial sums; FO_BF16 needs no bf16 computation */
+    fo_dtype y_dtype;    /* COLUMN_FORWARD only */
+    fo_activation act;   /* COLUMN_FORWARD and ROW_BACKWARD */
+    const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m";
                               NULL: "flash" */
-    const char *name;      /* for messages and reports, copied; NULL: the operation's name */
+    const char *name;    /* for messages and reports, copied; NULL: the operation's name */
 } fo_plan_desc;
 
 typedef struct fo_plan_args {
@@ -99,12 +99,12 @@ typedef struct fo_wait {
 } fo_wait;
 
 typedef struct fo_report {
-    int64_t executions;  /* since creation or fo_plan_report_reset; the times below are their sums */
-    int64_t total_ns;    /* wall time */
-    int64_t compute_ns;  /* computing: kernels, packing, additions */
-    int64_t exposed_ns;  /* waiting with communication in flight */
+    int64_t executions; /* since creation or fo_plan_report_reset; the times below are their sums */
+    int64_t total_ns;   /* wall time */
+    int64_t compute_ns; /* computing: kernels, packing, additions */
+    int64_t exposed_ns; /* waiting with communication in flight */
     int64_t sent_bytes;
-    int64_t tasks;       /* tasks run */
+    int64_t tasks;        /* tasks run */
     const fo_wait *waits; /* by step and peer; owned by the plan, valid until its next call */
     int wait_count;
 } fo_report;

@@ -26,11 +26,11 @@ typedef enum fo_pattern {
 } fo_pattern;
 
 typedef enum fo_strategy_kind {
-    FO_STRATEGY_NONE,   /* the whole computation, the whole collective */
-    FO_STRATEGY_SLICE,  /* parts: row chunks; chunk i's collective behind another chunk's computation */
-    FO_STRATEGY_RING,   /* ring steps with a barrier between steps */
-    FO_STRATEGY_FLASH,  /* ring, streamed, no barrier, fused addition, own slice first or last */
-    FO_STRATEGY_DIRECT  /* flash in direct form: every slice in one hop */
+    FO_STRATEGY_NONE, /* the whole computation, the whole collective */
+    FO_STRATEGY_SLICE, /* parts: row chunks; chunk i's collective behind another chunk's computation */
+    FO_STRATEGY_RING,  /* ring steps with a barrier between steps */
+    FO_STRATEGY_FLASH, /* ring, streamed, no barrier, fused addition, own slice first or last */
+    FO_STRATEGY_DIRECT /* flash in direct form: every slice in one hop */
 } fo_strategy_kind;
 
 typedef struct fo_strategy {
@@ -56,12 +56,13 @@ typedef struct fo_schedule_desc {
 /* What the verifier found. */
 typedef struct fo_verdict {
     bool ok;
-    char text[256];        /* one sentence: what holds, or the first rule broken, with rank and task */
-    int64_t tasks;         /* over all ranks */
-    int64_t messages;      /* SEND tasks over all ranks */
-    int64_t staging_rows;  /* largest over ranks: rows of GATHERED + STAGING + PARTIAL + ACC buffers */
+    char text[256];   /* one sentence: what holds, or the first rule broken, with rank and task */
+    int64_t tasks;    /* over all ranks */
+    int64_t messages; /* SEND tasks over all ranks */
+    int64_t
+        staging_rows; /* largest over ranks: rows of GATHERED + STAGING + PARTIAL + ACC buffers */
     int max_sent_rows_rank; /* the rank that sends most */
-    int64_t max_sent_rows; /* rows it sends */
+    int64_t max_sent_rows;  /* rows it sends */
 } fo_verdict;
 
 /* Builds every rank's program, verifies them together and prints, to `out`, a step table a rank

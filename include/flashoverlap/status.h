@@ -13,26 +13,26 @@ extern "C" {
 #endif
 
 /* The only list of codes: the enum, the names and the texts are all made from it. */
-#define FO_STATUS_LIST(X)                                                                         \
-    X(OK, "success")                                                                              \
-    X(IN_PROGRESS, "not finished yet")                                                            \
-    X(INVALID, "invalid argument")                                                                \
-    X(UNSUPPORTED, "not supported")                                                               \
-    X(NO_MEMORY, "out of memory")                                                                 \
-    X(IO, "input or output failed")                                                               \
-    X(FORMAT, "malformed file")                                                                   \
-    X(PEER, "another rank failed")                                                                \
-    X(TIMEOUT, "no progress before the deadline")                                                 \
-    X(INTERRUPTED, "interrupted")                                                                 \
-    X(NUMERIC, "not a number or infinite")                                                        \
-    X(SCHEDULE, "schedule failed verification")                                                   \
+#define FO_STATUS_LIST(X)                         \
+    X(OK, "success")                              \
+    X(IN_PROGRESS, "not finished yet")            \
+    X(INVALID, "invalid argument")                \
+    X(UNSUPPORTED, "not supported")               \
+    X(NO_MEMORY, "out of memory")                 \
+    X(IO, "input or output failed")               \
+    X(FORMAT, "malformed file")                   \
+    X(PEER, "another rank failed")                \
+    X(TIMEOUT, "no progress before the deadline") \
+    X(INTERRUPTED, "interrupted")                 \
+    X(NUMERIC, "not a number or infinite")        \
+    X(SCHEDULE, "schedule failed verification")   \
     X(INTERNAL, "internal error")
 
 typedef enum fo_status {
 #define FO_STATUS_ENUM(name, text) FO_##name,
     FO_STATUS_LIST(FO_STATUS_ENUM)
 #undef FO_STATUS_ENUM
-    FO_STATUS_COUNT
+        FO_STATUS_COUNT
 } fo_status;
 
 /* "OK", "INVALID", ...; "UNKNOWN" for a value outside the list. Static storage. Any thread. */

@@ -27,7 +27,7 @@ typedef struct fo_train_options {
     int64_t steps, warmup;
     uint64_t seed;
     float lr, min_lr, clip, decay, beta1, beta2; /* clip 0: off */
-    int64_t eval_every, eval_batches; /* 0: never */
+    int64_t eval_every, eval_batches;            /* 0: never */
     /* files */
     const char *out;    /* checkpoint directory, NULL: none is written */
     const char *resume; /* checkpoint directory or step folder */
@@ -36,11 +36,12 @@ typedef struct fo_train_options {
     /* running */
     const char *overlap;
     const char *auto_link_unused; /* reserved, NULL */
-    double link_ratio;  /* > 0: emulated link at which the transfer of the model's row-parallel layers
+    double
+        link_ratio; /* > 0: emulated link at which the transfer of the model's row-parallel layers
                            takes this part of their measured unsliced computation */
-    bool quiet;         /* no progress on `progress` */
+    bool quiet;     /* no progress on `progress` */
     bool color;
-    FILE *progress;     /* where people look; NULL: stdout */
+    FILE *progress; /* where people look; NULL: stdout */
     fo_group_options group;
 } fo_train_options;
 
@@ -50,7 +51,7 @@ void fo_train_defaults(fo_train_options *options);
 /* What a run came to; values of the last step. */
 typedef struct fo_train_result {
     int64_t step;
-    double loss, val_loss; /* val_loss NaN when never evaluated */
+    double loss, val_loss;                         /* val_loss NaN when never evaluated */
     double step_ms, tokens_per_s, mfu, exposed_ms; /* medians over the steps after the first */
 } fo_train_result;
 

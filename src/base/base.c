@@ -12,7 +12,7 @@ static _Thread_local char last_error[1024];
 const char *fo_status_name(fo_status status)
 {
     switch (status) {
-#define FO_STATUS_CASE(name, text)                                                                \
+#define FO_STATUS_CASE(name, text) \
     case FO_##name: return #name;
         FO_STATUS_LIST(FO_STATUS_CASE)
 #undef FO_STATUS_CASE
@@ -23,7 +23,7 @@ const char *fo_status_name(fo_status status)
 const char *fo_status_text(fo_status status)
 {
     switch (status) {
-#define FO_STATUS_CASE(name, text)                                                                \
+#define FO_STATUS_CASE(name, text) \
     case FO_##name: return text;
         FO_STATUS_LIST(FO_STATUS_CASE)
 #undef FO_STATUS_CASE

@@ -49,7 +49,8 @@ const char *fo_data_characters(const fo_data *data);
 /* Text <-> tokens. `characters` as fo_data_characters gave it (kept in checkpoints), or NULL for bytes.
  * encode: *tokens is malloc'ed, caller frees; FO_INVALID names a character outside the vocabulary and
  * its offset. decode: writes the UTF-8 bytes of one token to out (at least 8 bytes), returns how many. */
-fo_status fo_data_encode(const char *characters, const char *text, int32_t **tokens, int64_t *count);
+fo_status fo_data_encode(const char *characters, const char *text, int32_t **tokens,
+                         int64_t *count);
 int fo_data_decode(const char *characters, int32_t token, char out[8]);
 
 /* Training and held-out parts and batches. Train: tokens [0, split), held-out: [split, count), with
@@ -61,7 +62,7 @@ fo_status fo_data_check_length(const fo_data *data, int64_t context);
  * the part by fo_base_random_below(seed, stream, index = step * batch + b), so a batch is a pure
  * function of (seed, step) and the same for every number of ranks. inputs, targets: [batch, context],
  * targets shifted by one. stream: separates training from evaluation. */
-fo_status fo_data_batch(const fo_data *data, int held_out, uint64_t seed, int64_t step, int64_t batch,
-                        int64_t context, int32_t *inputs, int32_t *targets);
+fo_status fo_data_batch(const fo_data *data, int held_out, uint64_t seed, int64_t step,
+                        int64_t batch, int64_t context, int32_t *inputs, int32_t *targets);
 
 #endif

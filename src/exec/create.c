@@ -20,7 +20,8 @@ static int32_t find_source(const fo_program *program, int32_t index, fo_ref ref)
     for (int32_t t = index - 1; t >= 0; t--) {
         const fo_task *recv = &program->tasks[t];
         if (recv->kind == FO_TASK_RECV && recv->out.buffer == ref.buffer &&
-            recv->out.row - recv->row == ref.row - task->row && recv->row <= task->row && recv->row + recv->rows >= task->row + task->rows)
+            recv->out.row - recv->row == ref.row - task->row && recv->row <= task->row &&
+            recv->row + recv->rows >= task->row + task->rows)
             return t;
     }
     return -1;
@@ -133,7 +134,8 @@ static fo_status allocate_buffers(fo_exec *exec)
     for (int r = 0; r < FO_BUFFER_ROLES; r++)
         if (exec->row_bytes[r] > widest)
             widest = exec->row_bytes[r];
-    int64_t most = exec->tile_rows[0] > exec->tile_rows[1] ? exec->tile_rows[0] : exec->tile_rows[1];
+    int64_t most =
+        exec->tile_rows[0] > exec->tile_rows[1] ? exec->tile_rows[0] : exec->tile_rows[1];
     if (most < program->stream_rows)
         most = program->stream_rows;
     exec->gather_bytes = widest * most;

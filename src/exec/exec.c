@@ -26,13 +26,13 @@ static fo_status fail_group(fo_exec *exec, fo_status status)
 static fo_status timed_out(fo_exec *exec, const fo_task *task)
 {
     const char *what = task->kind == FO_TASK_RECV ? "receive" : "send";
-    return fo_base_error(FO_TIMEOUT,
-                         "%s: rank %d waited %.1f s for the %s of slice %d.%d (step %d) %s rank %d, "
-                         "no progress before the deadline; is that rank alive and running the same "
-                         "operation?",
-                         exec->name, exec->endpoint->rank, (double)exec->endpoint->deadline_ns * 1e-9,
-                         what, task->shard, task->sub, task->step,
-                         task->kind == FO_TASK_RECV ? "from" : "to", task->peer);
+    return fo_base_error(
+        FO_TIMEOUT,
+        "%s: rank %d waited %.1f s for the %s of slice %d.%d (step %d) %s rank %d, "
+        "no progress before the deadline; is that rank alive and running the same "
+        "operation?",
+        exec->name, exec->endpoint->rank, (double)exec->endpoint->deadline_ns * 1e-9, what,
+        task->shard, task->sub, task->step, task->kind == FO_TASK_RECV ? "from" : "to", task->peer);
 }
 
 /* The communication task that a blocked task waits for in the end. */
@@ -61,8 +61,7 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     int32_t root = root_blocker(exec, blocker);
     if (begin >= deadline)
         return timed_out(exec, &exec->program->tasks[root]);
-    fo_status status =
-        exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
+    fo_status status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
         status = fo_exec_progress_poll(exec);
     int64_t waited = fo_base_clock_ns() - begin;
@@ -132,8 +131,8 @@ static fo_status run_task(fo_exec *exec, int32_t index)
 {
     const fo_task *task = &exec->program->tasks[index];
     exec_task *state = &exec->tasks[index];
-    int64_t step = task->kind == FO_TASK_COMPUTE ? exec->tile_rows[task->slot]
-                                                 : exec->program->stream_rows;
+    int64_t step =
+        task->kind == FO_TASK_COMPUTE ? exec->tile_rows[task->slot] : exec->program->stream_rows;
     while (state->ready < task->rows) {
         int64_t rows = min64(step, task->rows - state->ready);
         fo_status status = await_rows(exec, task, task->row + state->ready + rows);

@@ -30,7 +30,8 @@ typedef struct fo_exec_desc {
     const fo_program *program; /* borrowed; outlives the executor */
     uint32_t tag;              /* channel c uses tag + c */
     int64_t row_bytes[FO_BUFFER_ROLES];
-    int64_t tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
+    int64_t
+        tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
     const char *name; /* operation, for messages; borrowed */
 } fo_exec_desc;

@@ -72,14 +72,13 @@ static fo_status post_recv(fo_exec *exec, const fo_task *task, exec_task *state)
         chunk_rows(exec, task, chunk, &begin, &end);
         size_t bytes = (size_t)((end - begin) * row_bytes);
         fo_status status =
-            exec->views
-                ? exec->endpoint->ops->irecv_view(exec->endpoint, &state->requests[chunk],
-                                                  task->peer, tag, bytes)
-                : exec->endpoint->ops->irecv(exec->endpoint, &state->requests[chunk], task->peer,
-                                             tag,
-                                             fo_exec_progress_memory(exec, task->out) +
-                                                 begin * row_bytes,
-                                             bytes);
+            exec->views ? exec->endpoint->ops->irecv_view(exec->endpoint, &state->requests[chunk],
+                                                          task->peer, tag, bytes)
+                        : exec->endpoint->ops->irecv(exec->endpoint, &state->requests[chunk],
+                                                     task->peer, tag,
+                                                     fo_exec_progress_memory(exec, task->out) +
+                                                         begin * row_bytes,
+                                                     bytes);
         if (status != FO_OK)
             return status;
     }
@@ -100,9 +99,9 @@ static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
         const void *data = fo_exec_progress_address(exec, task, task->in, state->in_source,
                                                     task->row + begin, &span);
         size_t bytes = (size_t)((end - begin) * row_bytes);
-        fo_status status = exec->endpoint->ops->isend(
-            exec->endpoint, &state->requests[state->issued], task->peer,
-            exec->tag + (uint32_t)task->channel, data, bytes, 0);
+        fo_status status =
+            exec->endpoint->ops->isend(exec->endpoint, &state->requests[state->issued], task->peer,
+                                       exec->tag + (uint32_t)task->channel, data, bytes, 0);
         if (status != FO_OK)
             return status;
         state->issued++;

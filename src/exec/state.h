@@ -8,13 +8,13 @@
  * be used; for a SEND: that the receiver has finished with. */
 typedef struct exec_task {
     int64_t ready;
-    int32_t issued;       /* chunks posted */
-    int32_t completed;    /* chunks done, in order */
-    int32_t released;     /* chunks of a view handed back */
+    int32_t issued;    /* chunks posted */
+    int32_t completed; /* chunks done, in order */
+    int32_t released;  /* chunks of a view handed back */
     int32_t chunks;
-    fo_request *requests; /* [chunks], SEND and RECV */
+    fo_request *requests;          /* [chunks], SEND and RECV */
     int32_t in_source, add_source; /* RECV whose rows `in` / `add` are, -1: plain memory */
-    int32_t *readers;     /* RECV: tasks that read its rows */
+    int32_t *readers;              /* RECV: tasks that read its rows */
     int32_t reader_count;
     int64_t waited_ns;
 } exec_task;
@@ -45,15 +45,15 @@ struct fo_exec {
     int32_t queue_count;
     int32_t *lane; /* COMPUTE, ADD, COPY in list order */
     int32_t lane_count;
-    void **buffers;  /* own memory by buffer, NULL for external roles */
-    char *gather;    /* a tile whose rows do not lie together */
+    void **buffers; /* own memory by buffer, NULL for external roles */
+    char *gather;   /* a tile whose rows do not lie together */
     void *gather_add;
     int64_t gather_bytes;
     /* of the run */
     void *external[FO_BUFFER_ROLES];
     void *context;
     int64_t last_progress_ns;
-    int64_t movements; /* messages posted, done or handed back so far */
+    int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
     fo_exec_stats stats;
 };

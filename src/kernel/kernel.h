@@ -24,7 +24,7 @@ enum { FO_TILE_ROWS = 64 };
  * otherwise as [k, n] (dgrad: w [out, in] with k = out, n = in). */
 typedef struct fo_gemm_desc {
     int64_t k, n;
-    fo_dtype dtype;  /* T */
+    fo_dtype dtype; /* T */
     bool transposed;
 } fo_gemm_desc;
 typedef struct fo_gemm fo_gemm;
@@ -39,14 +39,14 @@ typedef struct fo_wgrad fo_wgrad;
 /* What follows a GEMM tile: v = c; v += add; v += bias; pre = v; y = act(v) or, with gelu_grad,
  * y = v * gelu'(pre). Rows are dense: ld = n for every array. NULL leaves a part out. */
 typedef struct fo_epilogue {
-    const void *add;      /* [rows, n] */
+    const void *add; /* [rows, n] */
     fo_dtype add_dtype;
-    const float *bias;    /* [n] */
-    bool gelu;            /* y = gelu(v), v also stored to pre */
-    bool gelu_grad;       /* y = v * gelu'(pre) */
-    void *pre;            /* [rows, n], written with gelu, read with gelu_grad */
+    const float *bias; /* [n] */
+    bool gelu;         /* y = gelu(v), v also stored to pre */
+    bool gelu_grad;    /* y = v * gelu'(pre) */
+    void *pre;         /* [rows, n], written with gelu, read with gelu_grad */
     fo_dtype pre_dtype;
-    void *y;              /* [rows, n] */
+    void *y; /* [rows, n] */
     fo_dtype y_dtype;
 } fo_epilogue;
 
@@ -74,8 +74,8 @@ typedef struct fo_adamw {
 
 typedef struct fo_kernel {
     const char *name;
-    const char *about;                 /* one line for `flashoverlap info` */
-    const char *(*isa)(void);          /* instruction set used at run time, e.g. "avx512_bf16" */
+    const char *about;        /* one line for `flashoverlap info` */
+    const char *(*isa)(void); /* instruction set used at run time, e.g. "avx512_bf16" */
     bool (*supports)(fo_dtype);
 
     fo_status (*gemm_create)(const fo_gemm_desc *, fo_gemm **);

@@ -147,12 +147,13 @@ static fo_status time_once(bench *b, int strategy, double *ms, double *exposed)
     fo_status status = fo_group_barrier(b->group);
     int64_t begin = fo_base_clock_ns();
     if (status == FO_OK)
-        status = strategy < 0 ? fo_plan_execute_local(plan, &b->args)
-                              : fo_plan_execute(plan, &b->args);
+        status =
+            strategy < 0 ? fo_plan_execute_local(plan, &b->args) : fo_plan_execute(plan, &b->args);
     double took = (double)(fo_base_clock_ns() - begin) * 1e-6;
     fo_plan_report(plan, &after);
     if (status == FO_OK)
-        status = slowest(b, took, (double)(after.exposed_ns - before.exposed_ns) * 1e-6, ms, exposed);
+        status =
+            slowest(b, took, (double)(after.exposed_ns - before.exposed_ns) * 1e-6, ms, exposed);
     return status;
 }
 
@@ -276,19 +277,24 @@ static void print_head(bench *b, double local)
 {
     const fo_bench_options *o = b->options;
     fo_link link = fo_group_link(b->group);
-    fprintf(b->out, "%s%s: %lld rows, dim %lld, ffn %lld, %s, wire %s, %d ranks x %d threads, %s, %s\n",
+    fprintf(b->out,
+            "%s%s: %lld rows, dim %lld, ffn %lld, %s, wire %s, %d ranks x %d threads, %s, %s\n",
             o->column ? "column" : "row", o->backward ? " backward" : "", (long long)o->rows,
             (long long)o->dim, (long long)o->ffn, fo_dtype_name(o->dtype), fo_dtype_name(o->wire),
             fo_group_size(b->group), fo_group_threads(b->group), fo_group_transport(b->group),
             fo_group_kernel(b->group));
     if (link.bytes_per_s > 0)
-        fprintf(b->out, "link: emulated, %.3f GB/s, %.1f us: the transfer takes %.2f of the computation\n",
+        fprintf(b->out,
+                "link: emulated, %.3f GB/s, %.1f us: the transfer takes %.2f of the computation\n",
                 link.bytes_per_s * 1e-9, link.latency_s * 1e6,
                 b->wire_bytes / link.bytes_per_s * 1e3 / local);
     else
-        fprintf(b->out, "link: none emulated, the transport's own speed; bound is the computation\n");
-    fprintf(b->out, "computation alone, unsliced: %.3f ms; medians of %d interleaved runs, slowest rank\n\n",
-            local, o->repeat);
+        fprintf(b->out,
+                "link: none emulated, the transport's own speed; bound is the computation\n");
+    fprintf(
+        b->out,
+        "computation alone, unsliced: %.3f ms; medians of %d interleaved runs, slowest rank\n\n",
+        local, o->repeat);
     fprintf(b->out, "%-12s %10s %10s %9s %11s %10s %7s  %s\n", "overlap", "T ms", "ECT ms",
             "hidden %", "exposed ms", "bound ms", "gap %", "bits");
 }
@@ -373,8 +379,10 @@ static fo_status split_names(bench *b, const char *list)
         if (b->count == STRATEGIES)
             return fo_base_error(FO_INVALID, "--overlap lists more than %d strategies", STRATEGIES);
         if (!length || length >= sizeof b->names[0])
-            return fo_base_error(FO_INVALID, "--overlap '%s': expected names separated by commas, "
-                                             "such as none,slice:4,flash", list);
+            return fo_base_error(FO_INVALID,
+                                 "--overlap '%s': expected names separated by commas, "
+                                 "such as none,slice:4,flash",
+                                 list);
         memcpy(b->names[b->count], list, length);
         fo_strategy parsed;
         fo_status status = fo_strategy_parse(b->names[b->count++], &parsed);
@@ -388,14 +396,16 @@ static fo_status split_names(bench *b, const char *list)
 static fo_status check_options(const fo_bench_options *o)
 {
     if (o->rows < 1 || o->dim < 1 || o->ffn < 1)
-        return fo_base_error(FO_INVALID, "bench: rows %lld, dim %lld, ffn %lld, expected 1 or more each",
+        return fo_base_error(FO_INVALID,
+                             "bench: rows %lld, dim %lld, ffn %lld, expected 1 or more each",
                              (long long)o->rows, (long long)o->dim, (long long)o->ffn);
     if (o->repeat < 1 || o->repeat > 100000)
         return fo_base_error(FO_INVALID, "bench: repeat is %d, expected 1 to 100000", o->repeat);
     if (o->group.ranks > 4096)
         return fo_base_error(FO_INVALID, "bench: %d ranks, expected at most 4096", o->group.ranks);
     if (o->link_ratio < 0)
-        return fo_base_error(FO_INVALID, "bench: link ratio %g, expected more than 0", o->link_ratio);
+        return fo_base_error(FO_INVALID, "bench: link ratio %g, expected more than 0",
+                             o->link_ratio);
     return FO_OK;
 }
 

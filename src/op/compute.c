@@ -53,10 +53,9 @@ static fo_status row_dgrad(fo_plan *plan, const fo_exec_tile *tile)
         plan->kernel->gemm_tile(plan->gemm, plan->packed, tile->in, tile->rows, plan->tile);
     fo_epilogue epilogue = {
         .gelu_grad = desc->act == FO_GELU,
-        .pre = desc->act == FO_GELU
-                   ? (char *)plan->args->pre +
-                         tile->row * desc->in * (int64_t)fo_dtype_size(desc->dtype)
-                   : NULL,
+        .pre = desc->act == FO_GELU ? (char *)plan->args->pre +
+                                          tile->row * desc->in * (int64_t)fo_dtype_size(desc->dtype)
+                                    : NULL,
         .pre_dtype = desc->dtype,
         .y = tile->out,
         .y_dtype = desc->dtype,
@@ -72,7 +71,8 @@ static fo_status wgrad(fo_plan *plan, const fo_exec_tile *tile)
     const fo_plan_desc *desc = &plan->desc;
     int64_t size = (int64_t)fo_dtype_size(desc->dtype);
     bool column = desc->op == FO_COLUMN_BACKWARD;
-    const void *dy = column ? (const char *)plan->args->dy + tile->row * desc->out * size : tile->in;
+    const void *dy =
+        column ? (const char *)plan->args->dy + tile->row * desc->out * size : tile->in;
     const void *x = column ? tile->in : (const char *)plan->args->x + tile->row * desc->in * size;
     if (plan->args->db && (column || tile->task->shard == fo_group_rank(plan->group)))
         plan->kernel->column_sum(dy, desc->dtype, tile->rows, desc->out, plan->args->db);
@@ -107,8 +107,8 @@ static void add_tile(fo_plan *plan, const fo_exec_tile *tile)
         return;
     }
     plan->kernel->add(tile->in, role_dtype(plan, tile->in_role), tile->add,
-                      role_dtype(plan, tile->add_role), tile->out,
-                      role_dtype(plan, tile->out_role), tile->rows * plan->width_out);
+                      role_dtype(plan, tile->add_role), tile->out, role_dtype(plan, tile->out_role),
+                      tile->rows * plan->width_out);
 }
 
 static void gather_tile(fo_plan *plan, const fo_exec_tile *tile)
@@ -139,7 +139,8 @@ fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
     case FO_REDUCE_SCATTER: return produce_partial(plan, tile);
     case FO_ALL_GATHER: gather_tile(plan, tile); return FO_OK;
     }
-    return fo_base_error(FO_INTERNAL, "%s: operation %d is unknown", plan->name, (int)plan->desc.op);
+    return fo_base_error(FO_INTERNAL, "%s: operation %d is unknown", plan->name,
+                         (int)plan->desc.op);
 }
 
 fo_status fo_op_compute_pack(fo_plan *plan, const fo_plan_args *args)
@@ -182,8 +183,8 @@ static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
                          .add_role = FO_BUFFER_ROLES,
                          .out_role = FO_BUFFER_PARTIAL};
     if (plan->local_out)
-        tile.out = (char *)plan->local_out +
-                   row * plan->width_out * (int64_t)fo_dtype_size(desc->wire);
+        tile.out =
+            (char *)plan->local_out + row * plan->width_out * (int64_t)fo_dtype_size(desc->wire);
     switch (desc->op) {
     case FO_COLUMN_FORWARD:
         tile.in = stand_in(plan, args->x, row, rows, desc->in * size);
@@ -221,8 +222,7 @@ fo_status fo_op_compute_local(fo_plan *plan, const fo_plan_args *args)
         return FO_OK;
     if (!plan->local_out &&
         (plan->desc.op == FO_ROW_FORWARD || plan->desc.op == FO_COLUMN_BACKWARD)) {
-        size_t bytes =
-            (size_t)(plan->desc.rows * plan->width_out) * fo_dtype_size(plan->desc.wire);
+        size_t bytes = (size_t)(plan->desc.rows * plan->width_out) * fo_dtype_size(plan->desc.wire);
         plan->local_out = calloc(1, bytes + 64);
         if (!plan->local_out)
             return fo_base_error(FO_NO_MEMORY, "%s: no memory for %zu bytes", plan->name, bytes);

@@ -173,7 +173,8 @@ static fo_status create_kernels(fo_plan *plan)
     const fo_plan_desc *desc = &plan->desc;
     bool forward = desc->op == FO_COLUMN_FORWARD || desc->op == FO_ROW_FORWARD;
     fo_status status = FO_OK;
-    plan->tile = aligned_alloc(64, (size_t)(FO_TILE_ROWS * plan->width_out + 16) * 4 / 64 * 64 + 64);
+    plan->tile =
+        aligned_alloc(64, (size_t)(FO_TILE_ROWS * plan->width_out + 16) * 4 / 64 * 64 + 64);
     if (!plan->tile)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for a tile", plan->name);
     if (has_weight(desc->op)) {
@@ -211,7 +212,8 @@ static fo_status create_executor(fo_plan *plan, const int64_t *row_bytes)
     for (int32_t t = 0; t < plan->program->task_count; t++) {
         const fo_task *task = &plan->program->tasks[t];
         if (task->kind == FO_TASK_SEND)
-            plan->wire_bytes += task->rows * row_bytes[plan->program->buffers[task->in.buffer].role];
+            plan->wire_bytes +=
+                task->rows * row_bytes[plan->program->buffers[task->in.buffer].role];
     }
     plan->waits = calloc((size_t)plan->program->task_count + 1, sizeof *plan->waits);
     if (!plan->waits)
@@ -250,8 +252,9 @@ fo_status fo_plan_create(fo_group *group, const fo_plan_desc *desc, fo_plan **ou
     plan->desc = *desc;
     snprintf(plan->overlap, sizeof plan->overlap, "%s", desc->overlap ? desc->overlap : "flash");
     snprintf(plan->name, sizeof plan->name, "%s",
-             desc->name ? desc->name
-                        : (unsigned)desc->op <= FO_REDUCE_SCATTER ? op_name(desc->op) : "plan");
+             desc->name                                ? desc->name
+             : (unsigned)desc->op <= FO_REDUCE_SCATTER ? op_name(desc->op)
+                                                       : "plan");
     plan->shard_row = fo_shard_begin(desc->rows, fo_group_size(group), fo_group_rank(group));
     plan->shard_rows = fo_shard_rows(desc->rows, fo_group_size(group), fo_group_rank(group));
     fo_status status = set_up(plan);
@@ -282,7 +285,8 @@ void fo_plan_destroy(fo_plan *plan)
 
 static fo_status missing(const fo_plan *plan, const char *argument)
 {
-    return fo_base_error(FO_INVALID, "%s: argument `%s` is NULL, expected memory as plan.h lists it",
+    return fo_base_error(FO_INVALID,
+                         "%s: argument `%s` is NULL, expected memory as plan.h lists it",
                          plan->name, argument);
 }
 

@@ -22,8 +22,8 @@ struct fo_plan {
     void *packed;    /* w as the GEMM wants it */
     const float *packed_from;
     uint64_t packed_version;
-    float *tile;     /* [FO_TILE_ROWS, width_out] */
-    void *local_out; /* fo_plan_execute_local: where partials go, made when first needed */
+    float *tile;              /* [FO_TILE_ROWS, width_out] */
+    void *local_out;          /* fo_plan_execute_local: where partials go, made when first needed */
     const fo_plan_args *args; /* of the running execution */
     int64_t wire_bytes;
     fo_wait *waits;

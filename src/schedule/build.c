@@ -55,7 +55,7 @@ static int32_t add_buffer(fo_builder *b, fo_buffer_role role, int64_t rows)
 }
 
 void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
-                        int64_t staging)
+                               int64_t staging)
 {
     int64_t all = b->desc->rows, own = fo_shard_rows(all, b->ranks, b->rank);
     b->buffer[FO_BUFFER_SHARD] = add_buffer(b, FO_BUFFER_SHARD, b->gathers ? own : 0);
@@ -143,13 +143,15 @@ static int parts_of(const fo_builder *b)
 static fo_status check_desc(const fo_schedule_desc *d, int rank)
 {
     if (d->ranks < 1 || rank < 0 || rank >= d->ranks)
-        return fo_base_error(FO_INVALID, "schedule: rank %d of %d ranks, expected 0 <= rank < ranks",
-                             rank, d->ranks);
-    if (d->rows < 0 || d->quantum < 1 || d->stream_rows < 1)
         return fo_base_error(FO_INVALID,
-                             "schedule: rows %lld, quantum %lld, message rows %lld, expected at least "
-                             "0, 1 and 1",
-                             (long long)d->rows, (long long)d->quantum, (long long)d->stream_rows);
+                             "schedule: rank %d of %d ranks, expected 0 <= rank < ranks", rank,
+                             d->ranks);
+    if (d->rows < 0 || d->quantum < 1 || d->stream_rows < 1)
+        return fo_base_error(
+            FO_INVALID,
+            "schedule: rows %lld, quantum %lld, message rows %lld, expected at least "
+            "0, 1 and 1",
+            (long long)d->rows, (long long)d->quantum, (long long)d->stream_rows);
     if ((unsigned)d->pattern > FO_PATTERN_JOINT || (unsigned)d->strategy.kind > FO_STRATEGY_DIRECT)
         return fo_base_error(FO_INVALID, "schedule: pattern %d with strategy %d is unknown",
                              (int)d->pattern, (int)d->strategy.kind);
@@ -177,8 +179,10 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
                     .ranks = desc->ranks,
                     .rank = rank,
                     .gathers = desc->pattern != FO_PATTERN_REDUCE,
-                    .reduces = desc->pattern == FO_PATTERN_REDUCE || desc->pattern == FO_PATTERN_JOINT,
-                    .second = desc->pattern == FO_PATTERN_GATHER2 || desc->pattern == FO_PATTERN_JOINT,
+                    .reduces =
+                        desc->pattern == FO_PATTERN_REDUCE || desc->pattern == FO_PATTERN_JOINT,
+                    .second =
+                        desc->pattern == FO_PATTERN_GATHER2 || desc->pattern == FO_PATTERN_JOINT,
                     .widest = fo_shard_rows(desc->rows, desc->ranks, 0)};
     b.parts = parts_of(&b);
     size_t cells = (size_t)desc->ranks * (size_t)b.parts;

@@ -12,11 +12,11 @@ enum { FO_RING_SLOTS = 3 };
 typedef struct fo_builder {
     const fo_schedule_desc *desc;
     int ranks, rank;
-    int parts;           /* sub-slices a shard */
-    bool gathers;        /* input rows travel on channel 0 */
-    bool reduces;        /* partial sums travel on channel 1 */
-    bool second;         /* there is a second computation (wgrad) */
-    int64_t widest;      /* rows of the largest shard */
+    int parts;      /* sub-slices a shard */
+    bool gathers;   /* input rows travel on channel 0 */
+    bool reduces;   /* partial sums travel on channel 1 */
+    bool second;    /* there is a second computation (wgrad) */
+    int64_t widest; /* rows of the largest shard */
     int32_t buffer[FO_BUFFER_ROLES];
     fo_program *program;
     fo_status status;
@@ -41,7 +41,7 @@ int fo_schedule_build_at(const fo_builder *b, int step, int sub);
 
 /* ---- emitting; an empty slice emits nothing and gives -1 ---- */
 void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int64_t partial,
-                        int64_t staging);
+                               int64_t staging);
 int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task);
 /* Adds a dependency of the task emitted last; a producer of -1 is ignored. */
 void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
@@ -67,7 +67,8 @@ int32_t fo_schedule_build_gather_send(fo_builder *b, int step, int sub, int peer
 int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at);
 /* First computation of a reduce pattern, into `out`, adding `add`. */
 int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out);
-int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at);
+int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer,
+                                      int64_t at);
 int32_t fo_schedule_build_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at);
 
 #endif

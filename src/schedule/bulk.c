@@ -24,7 +24,8 @@ static void after_gather(fo_builder *b, int c)
 
 static void gather_chunk(fo_builder *b, int c)
 {
-    int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
+    int right = fo_schedule_mod(b->rank + 1, b->ranks),
+        left = fo_schedule_mod(b->rank - 1, b->ranks);
     for (int i = 0; i + 1 < b->ranks; i++) {
         int64_t now = shard_row(b, fo_schedule_gather_shard(b->rank, i, b->ranks));
         int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, i + 1, b->ranks));
@@ -57,7 +58,8 @@ static void reduce_compute(fo_builder *b, int i, int c)
     fo_ref out = fo_schedule_build_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
     if (b->ranks == 1)
         out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside);
-    if (fo_schedule_build_reduce_compute(b, i, c, fo_schedule_build_nowhere, out) >= 0 && b->parts == 1)
+    if (fo_schedule_build_reduce_compute(b, i, c, fo_schedule_build_nowhere, out) >= 0 &&
+        b->parts == 1)
         after_gather(b, c); /* none, JOINT: the all-gather blocks */
 }
 
@@ -99,7 +101,8 @@ static void reduce_add(fo_builder *b, int i, int c)
 /* Step i of chunk c's reduce-scatter: what arrives is added and sent on. */
 static void reduce_step(fo_builder *b, int i, int c)
 {
-    int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
+    int right = fo_schedule_mod(b->rank + 1, b->ranks),
+        left = fo_schedule_mod(b->rank - 1, b->ranks);
     int shard = fo_schedule_reduce_shard(b->rank, i, b->ranks);
     if (b->ranks == 1)
         return;

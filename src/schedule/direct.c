@@ -51,7 +51,8 @@ static void add_received(fo_builder *b, int a, int k)
                     .sub = k,
                     .row = s.row,
                     .rows = s.rows,
-                    .in = a == 1 ? fo_schedule_build_ref(b, FO_BUFFER_STAGING, slot_row(b, 0) + s.inside)
+                    .in = a == 1 ? fo_schedule_build_ref(b, FO_BUFFER_STAGING,
+                                                         slot_row(b, 0) + s.inside)
                                  : fo_schedule_build_ref(b, FO_BUFFER_ACC, s.inside),
                     .add = fo_schedule_build_ref(b, FO_BUFFER_STAGING, slot_row(b, a) + s.inside),
                     .out = fo_schedule_build_ref(b, FO_BUFFER_ACC, s.inside)};

@@ -16,7 +16,8 @@ static int64_t slot_row(const fo_builder *b, int step)
 /* Step `step` sends its shard on and receives the next step's. */
 static void gather_step(fo_builder *b, int step)
 {
-    int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
+    int right = fo_schedule_mod(b->rank + 1, b->ranks),
+        left = fo_schedule_mod(b->rank - 1, b->ranks);
     if (step == b->ranks - 1)
         return;
     for (int k = 0; k < b->parts; k++) {

@@ -63,7 +63,8 @@ int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_re
     return b->first[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer, int64_t at)
+int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer,
+                                      int64_t at)
 {
     fo_slice s = fo_schedule_build_slice(b, shard, sub);
     fo_task task = slice_task(FO_TASK_RECV, step, s);

@@ -41,7 +41,7 @@ typedef enum fo_buffer_role {
     FO_BUFFER_ACC,      /* local float32 partials or sums that do not travel */
     FO_BUFFER_PARTIAL,  /* partial sums to send, wire type */
     FO_BUFFER_STAGING,  /* received partial sums, wire type */
-    FO_BUFFER_OUTPUT,   /* the result: M rows (gather patterns) or the own shard (reduce patterns) */
+    FO_BUFFER_OUTPUT, /* the result: M rows (gather patterns) or the own shard (reduce patterns) */
     FO_BUFFER_ROLES
 } fo_buffer_role;
 

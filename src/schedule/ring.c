@@ -21,7 +21,8 @@ static int64_t shard_row(const fo_builder *b, int shard)
 
 static void gather_transfers(fo_builder *b, int step)
 {
-    int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
+    int right = fo_schedule_mod(b->rank + 1, b->ranks),
+        left = fo_schedule_mod(b->rank - 1, b->ranks);
     if (step == b->ranks - 1)
         return;
     int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, step + 1, b->ranks));
@@ -42,7 +43,8 @@ static void gather_compute(fo_builder *b, int slot, int step)
 /* Step i sends the sum of step i-1 and receives that of its own slice. */
 static void reduce_transfers(fo_builder *b, int step)
 {
-    int right = fo_schedule_mod(b->rank + 1, b->ranks), left = fo_schedule_mod(b->rank - 1, b->ranks);
+    int right = fo_schedule_mod(b->rank + 1, b->ranks),
+        left = fo_schedule_mod(b->rank - 1, b->ranks);
     if (step < 1)
         return;
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);

@@ -17,8 +17,8 @@ fo_status fo_schedule_check_broken(const fo_check *c, int32_t node, const char *
     const fo_task *task = fo_schedule_check_task(c, node);
     int rank = fo_schedule_check_rank(c, node);
     return fo_base_error(FO_SCHEDULE, "rank %d task %d (%s step %d slice %d.%d): %s", rank,
-                         (int)(node - c->base[rank]), kind_name(task->kind), task->step, task->shard,
-                         task->sub, rule);
+                         (int)(node - c->base[rank]), kind_name(task->kind), task->step,
+                         task->shard, task->sub, rule);
 }
 
 static bool is_comm(const fo_task *task)
@@ -51,7 +51,8 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
     const fo_task *task = &p->tasks[t];
     int32_t node = c->base[rank] + t;
     if ((unsigned)task->kind > FO_TASK_COPY || task->slot < 0 || task->slot > 1)
-        return fo_base_error(FO_SCHEDULE, "rank %d task %d has an unknown kind or slot", rank, (int)t);
+        return fo_base_error(FO_SCHEDULE, "rank %d task %d has an unknown kind or slot", rank,
+                             (int)t);
     if (task->rows < 1 || task->row < 0 || task->row + task->rows > p->rows)
         return fo_schedule_check_broken(c, node, "its rows are outside the operation");
     bool reads = task->kind != FO_TASK_RECV;
@@ -61,15 +62,18 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
         !ref_ok(p, task, task->add, task->kind == FO_TASK_ADD))
         return fo_schedule_check_broken(c, node, "it names rows outside a buffer");
     if (!role_ok(p, task))
-        return fo_schedule_check_broken(c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
+        return fo_schedule_check_broken(
+            c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
     if (is_comm(task) && (task->peer < 0 || task->peer >= c->ranks))
         return fo_schedule_check_broken(c, node, "its peer is not a rank");
-    if (task->dep_first < 0 || task->dep_count < 0 || task->dep_first + task->dep_count > p->dep_count)
+    if (task->dep_first < 0 || task->dep_count < 0 ||
+        task->dep_first + task->dep_count > p->dep_count)
         return fo_schedule_check_broken(c, node, "its dependencies are outside the list");
     for (int32_t d = 0; d < task->dep_count; d++) {
         const fo_dep *dep = &p->deps[task->dep_first + d];
         if (dep->task < 0 || dep->task >= t)
-            return fo_schedule_check_broken(c, node, "it depends on a task that does not come before it");
+            return fo_schedule_check_broken(c, node,
+                                            "it depends on a task that does not come before it");
         const fo_task *before = &p->tasks[dep->task];
         if (dep->mode == FO_DEP_ROWS &&
             (before->row > task->row || before->row + before->rows < task->row + task->rows))
@@ -86,7 +90,8 @@ fo_status fo_schedule_check_structure(const fo_check *c)
         const fo_program *p = c->programs[r];
         if (p->ranks != c->ranks || p->rank != r || p->rows != c->programs[0]->rows ||
             p->stream_rows != c->programs[0]->stream_rows || p->pattern != c->programs[0]->pattern)
-            return fo_base_error(FO_SCHEDULE, "program %d is not rank %d's of the same operation", r, r);
+            return fo_base_error(FO_SCHEDULE, "program %d is not rank %d's of the same operation",
+                                 r, r);
         for (int32_t t = 0; t < p->task_count; t++) {
             fo_status status = check_task(c, r, t);
             if (status != FO_OK)
@@ -99,8 +104,8 @@ fo_status fo_schedule_check_structure(const fo_check *c)
 /* Next task from index t on of `kind` with the peer and channel; task_count: none. */
 static int32_t next_comm(const fo_program *p, int32_t t, fo_task_kind kind, int peer, int channel)
 {
-    while (t < p->task_count && (p->tasks[t].kind != kind || p->tasks[t].peer != peer ||
-                                 p->tasks[t].channel != channel))
+    while (t < p->task_count &&
+           (p->tasks[t].kind != kind || p->tasks[t].peer != peer || p->tasks[t].channel != channel))
         t++;
     return t;
 }
@@ -175,7 +180,8 @@ static fo_status check_all(fo_check *c)
     if (status == FO_OK)
         status = fo_schedule_check_deadlock(c, 1);
     if (status == FO_OK)
-        status = fo_schedule_check_deadlock(c, 0); /* its order is the one in which slots are reused */
+        status =
+            fo_schedule_check_deadlock(c, 0); /* its order is the one in which slots are reused */
     if (status == FO_OK)
         status = fo_schedule_check_hazards(c);
     if (status == FO_OK)
@@ -205,9 +211,10 @@ fo_status fo_schedule_verify(fo_program *const *programs, int ranks, fo_verdict 
     count_up(&c, verdict);
     verdict->ok = status == FO_OK;
     snprintf(verdict->text, sizeof verdict->text, "%s",
-             verdict->ok ? "every send meets its receive, no cycle, no buffer overwritten in use, every "
-                           "contribution exactly once in the declared order"
-                         : fo_last_error());
+             verdict->ok
+                 ? "every send meets its receive, no cycle, no buffer overwritten in use, every "
+                   "contribution exactly once in the declared order"
+                 : fo_last_error());
     free(c.base);
     free(c.partner);
     free(c.order);

@@ -8,9 +8,9 @@
 typedef struct fo_check {
     fo_program *const *programs;
     int ranks;
-    int32_t *base;   /* [ranks + 1] */
+    int32_t *base;    /* [ranks + 1] */
     int32_t *partner; /* SEND <-> RECV, -1: none */
-    int32_t *order;  /* nodes in an order in which they can end */
+    int32_t *order;   /* nodes in an order in which they can end */
     int32_t count;
 } fo_check;
 

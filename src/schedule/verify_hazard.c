@@ -93,7 +93,8 @@ static int32_t list_accesses(const fo_program *p, int32_t buffer, access *list)
     return count;
 }
 
-static fo_status check_buffer(const fo_check *c, int rank, int32_t buffer, const ended *e, access *list)
+static fo_status check_buffer(const fo_check *c, int rank, int32_t buffer, const ended *e,
+                              access *list)
 {
     const fo_program *p = c->programs[rank];
     int32_t count = list_accesses(p, buffer, list);
@@ -104,13 +105,15 @@ static fo_status check_buffer(const fo_check *c, int rank, int32_t buffer, const
             return fo_schedule_check_broken(c, c->base[rank] + b->task, "it writes an input");
         for (int32_t k = 0; k < i; k++) {
             const access *a = &list[k];
-            if (a->task == b->task || !(a->write || b->write) || a->end <= b->begin || b->end <= a->begin)
+            if (a->task == b->task || !(a->write || b->write) || a->end <= b->begin ||
+                b->end <= a->begin)
                 continue;
             if (has(e, b->task, a->task) || (a->write && a->shift == b->shift && !b->write &&
                                              streams_from(p, b->task, a->task)))
                 continue;
-            return fo_schedule_check_broken(c, c->base[rank] + b->task,
-                                   "it touches rows that an earlier task may still be using");
+            return fo_schedule_check_broken(
+                c, c->base[rank] + b->task,
+                "it touches rows that an earlier task may still be using");
         }
     }
     return FO_OK;

@@ -91,7 +91,8 @@ static void lanes(graph *g, const fo_check *c, int rank)
         }
         for (int32_t u = t + 1; u < p->task_count; u++) {
             const fo_task *later = &p->tasks[u];
-            if (later->kind != task->kind || later->peer != task->peer || later->channel != task->channel)
+            if (later->kind != task->kind || later->peer != task->peer ||
+                later->channel != task->channel)
                 continue;
             edge(g, start(node), start(c->base[rank] + u));
             for (int32_t d = 0; task->kind == FO_TASK_SEND && d < task->dep_count; d++) {
@@ -134,7 +135,8 @@ static fo_status readers(graph *g, const fo_check *c, int rank)
             if (recv >= 0)
                 edge(g, end(c->base[rank] + t), end(c->partner[c->base[rank] + recv]));
             else if (received(p, refs[i]))
-                return fo_schedule_check_broken(c, c->base[rank] + t, "no one RECV delivers the rows it reads");
+                return fo_schedule_check_broken(c, c->base[rank] + t,
+                                                "no one RECV delivers the rows it reads");
         }
     }
     return FO_OK;
@@ -185,7 +187,8 @@ fo_status fo_schedule_check_deadlock(fo_check *c, int in_place)
         }
     }
     if (g.failed)
-        status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
+        status =
+            fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
     else if (status == FO_OK)
         status = sort(&g, c);
     free(g.head);

@@ -14,7 +14,8 @@
 typedef struct span {
     int64_t begin, end;
     int64_t shift; /* buffer row minus global row */
-    int first, count; /* contributors; count 0: gathered input, count < 0: a finished gather output */
+    int first,
+        count; /* contributors; count 0: gathered input, count < 0: a finished gather output */
 } span;
 
 typedef struct content {
@@ -25,7 +26,7 @@ typedef struct content {
 typedef struct symbols {
     const fo_check *c;
     content *buffers; /* [rank * FO_BUFFER_ROLES + buffer] */
-    span *taken;         /* per SEND: what its bytes were when they were taken; count is ranks + 1 before */
+    span *taken; /* per SEND: what its bytes were when they were taken; count is ranks + 1 before */
     int64_t *wgrad_next; /* per rank: rows of the second computation done, in its order */
     bool failed;
 } symbols;
@@ -134,7 +135,8 @@ static fo_status second_computation(symbols *s, int32_t node, int rank, const fo
         int64_t rows = fo_shard_rows(s->c->programs[rank]->rows, s->c->ranks, shard);
         if (*done < seen + rows) {
             if (task->row != begin + *done - seen || task->row + task->rows > begin + rows)
-                return fo_schedule_check_broken(s->c, node, "the second computation is out of order");
+                return fo_schedule_check_broken(s->c, node,
+                                                "the second computation is out of order");
             *done += task->rows;
             return FO_OK;
         }
@@ -159,7 +161,8 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
     span value = {.first = rank, .count = 1};
     if (task->add.buffer >= 0) {
         if (!read_ref(s, rank, task, task->add, &add) || !append(c, &add, value))
-            return fo_schedule_check_broken(c, node, "it adds contributions out of order, twice or of other rows");
+            return fo_schedule_check_broken(
+                c, node, "it adds contributions out of order, twice or of other rows");
         value = add;
     }
     return write_result(s, node, rank, task, value);
@@ -171,12 +174,14 @@ static fo_status add(symbols *s, int32_t node, int rank, const fo_task *task)
     span a = {0}, b = {0};
     bool ok = read_ref(s, rank, task, task->in, &a) && read_ref(s, rank, task, task->add, &b);
     span forward = a, backward = b;
-    int first = (task->shard + 1) % s->c->ranks; /* two operands have one sum: the run that begins right */
+    int first =
+        (task->shard + 1) % s->c->ranks; /* two operands have one sum: the run that begins right */
     if (ok && append(s->c, &forward, b) && forward.first == first)
         return write_result(s, node, rank, task, forward);
     if (ok && append(s->c, &backward, a) && backward.first == first)
         return write_result(s, node, rank, task, backward);
-    return fo_schedule_check_broken(s->c, node, "it adds contributions out of order, twice or of other rows");
+    return fo_schedule_check_broken(s->c, node,
+                                    "it adds contributions out of order, twice or of other rows");
 }
 
 /* The bytes of a message are taken before its SEND ends and before its RECV ends, whichever is first in
@@ -208,7 +213,8 @@ static fo_status move(symbols *s, int32_t node, int rank, const fo_task *task)
     fo_buffer_role from = sender->buffers[fo_schedule_check_task(c, partner)->in.buffer].role;
     fo_buffer_role to = c->programs[rank]->buffers[task->out.buffer].role;
     if (input_role(from) != input_role(to))
-        return fo_schedule_check_broken(c, node, "it receives partial sums as input or input as partial sums");
+        return fo_schedule_check_broken(
+            c, node, "it receives partial sums as input or input as partial sums");
     return write_result(s, node, rank, task, value);
 }
 
@@ -239,11 +245,13 @@ static fo_status check_outputs(symbols *s)
                 continue;
             if (!read_span(at(s, r, b), 0, rows, &v) ||
                 (!gather && (v.count != s->c->ranks || v.first != (r + 1) % s->c->ranks)))
-                return fo_base_error(FO_SCHEDULE,
-                                     "rank %d: a result row is missing or lacks a rank's contribution", r);
+                return fo_base_error(
+                    FO_SCHEDULE, "rank %d: a result row is missing or lacks a rank's contribution",
+                    r);
         }
         if (second && s->wgrad_next[r] != p->rows)
-            return fo_base_error(FO_SCHEDULE, "rank %d: the second computation took %lld of %lld rows", r,
+            return fo_base_error(FO_SCHEDULE,
+                                 "rank %d: the second computation took %lld of %lld rows", r,
                                  (long long)s->wgrad_next[r], (long long)p->rows);
     }
     return FO_OK;
@@ -284,7 +292,8 @@ fo_status fo_schedule_check_values(const fo_check *c)
         status = run(&s);
     }
     if (s.failed || !s.buffers || !s.wgrad_next || !s.taken)
-        status = fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
+        status =
+            fo_base_error(FO_NO_MEMORY, "schedule: no memory to verify %d tasks", (int)c->count);
     for (size_t b = 0; s.buffers && b < buffers; b++)
         free(s.buffers[b].spans);
     free(s.buffers);

@@ -11,7 +11,8 @@ typedef struct verdict {
 
 static fo_status no_memory(size_t bytes)
 {
-    return fo_base_error(FO_NO_MEMORY, "no memory for %zu bytes to agree with the other ranks", bytes);
+    return fo_base_error(FO_NO_MEMORY, "no memory for %zu bytes to agree with the other ranks",
+                         bytes);
 }
 
 fo_status fo_train_agree(fo_group *group, fo_status status)

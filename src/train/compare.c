@@ -60,7 +60,8 @@ static void close_ways(comparison *c)
     }
 }
 
-static fo_status take_step(comparison *c, fo_group *group, int index, int64_t step, bool *interrupted)
+static fo_status take_step(comparison *c, fo_group *group, int index, int64_t step,
+                           bool *interrupted)
 {
     static const fo_link no_link = {0};
     way *w = &c->ways[index];
@@ -93,8 +94,10 @@ static fo_status measure(comparison *c, fo_group *group)
         for (int i = 0; status == FO_OK && i < c->count; i++)
             status = take_step(c, group, i, step, &interrupted);
         if (status == FO_OK && interrupted)
-            return fo_base_error(FO_INTERRUPTED, "interrupted after step %" PRId64 " of %" PRId64
-                                                 " of the comparison", step, c->job->options.steps);
+            return fo_base_error(FO_INTERRUPTED,
+                                 "interrupted after step %" PRId64 " of %" PRId64
+                                 " of the comparison",
+                                 step, c->job->options.steps);
     }
     return status;
 }
@@ -117,7 +120,8 @@ static void make_rows(comparison *c, row *rows, double *alone)
         way *w = &c->ways[i], *first = &c->ways[1];
         rows[i] = (row){.t_ms = median_of(c, w->t_ms), .exposed_ms = median_of(c, w->exposed_ms)};
         rows[i].ect_ms = rows[i].t_ms - *alone;
-        rows[i].equal = !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
+        rows[i].equal =
+            !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
         if (!strcmp(w->overlap, "none"))
             ect_none = rows[i].ect_ms;
     }
@@ -131,13 +135,14 @@ static void print_json(const comparison *c, const row *rows, double alone)
         char hidden[32] = "null";
         if (!isnan(rows[i].hidden_pct))
             snprintf(hidden, sizeof hidden, "%.2f", rows[i].hidden_pct);
-        fprintf(c->out,
-                "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"ect_ms\": %.4f, \"hidden_pct\": %s, "
-                "\"exposed_ms\": %.4f, \"compute_ms\": %.4f, \"loss\": %.9g, \"bitwise_equal\": %s, "
-                "\"link_bytes_per_s\": %.6g}",
-                i == 1 ? "[" : ",", c->ways[i].overlap, rows[i].t_ms, rows[i].ect_ms, hidden,
-                rows[i].exposed_ms, alone, c->ways[i].losses[c->job->options.steps - 1],
-                rows[i].equal ? "true" : "false", c->link.bytes_per_s);
+        fprintf(
+            c->out,
+            "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"ect_ms\": %.4f, \"hidden_pct\": %s, "
+            "\"exposed_ms\": %.4f, \"compute_ms\": %.4f, \"loss\": %.9g, \"bitwise_equal\": %s, "
+            "\"link_bytes_per_s\": %.6g}",
+            i == 1 ? "[" : ",", c->ways[i].overlap, rows[i].t_ms, rows[i].ect_ms, hidden,
+            rows[i].exposed_ms, alone, c->ways[i].losses[c->job->options.steps - 1],
+            rows[i].equal ? "true" : "false", c->link.bytes_per_s);
     }
     fprintf(c->out, "\n]\n");
 }
@@ -151,7 +156,8 @@ static void print_link(const comparison *c)
     fprintf(c->out, "link: emulated, %.4g GB/s, %.1f us", c->link.bytes_per_s * 1e-9,
             c->link.latency_s * 1e6);
     if (c->job->options.link_ratio > 0)
-        fprintf(c->out, ": moving a row-parallel layer's sums takes %.2f of its measured computation",
+        fprintf(c->out,
+                ": moving a row-parallel layer's sums takes %.2f of its measured computation",
                 c->job->options.link_ratio);
     fprintf(c->out, "\n");
 }
@@ -162,21 +168,25 @@ static void print_table(const comparison *c, const row *rows, double alone)
     fprintf(c->out, "the same training step, %d ranks, %" PRId64 " layers, %" PRId64 " wide, %s\n",
             o->group.ranks, o->layers, o->dim, fo_dtype_name(o->dtype));
     print_link(c);
-    fprintf(c->out, "\n%-12s %10s %10s %10s %12s  %-6s  %s\n", "overlap", "T ms", "ECT ms", "hidden %",
-            "exposed ms", "losses", "last loss");
+    fprintf(c->out, "\n%-12s %10s %10s %10s %12s  %-6s  %s\n", "overlap", "T ms", "ECT ms",
+            "hidden %", "exposed ms", "losses", "last loss");
     for (int i = 1; i < c->count; i++) {
         char hidden[32] = "-";
         if (!isnan(rows[i].hidden_pct))
             snprintf(hidden, sizeof hidden, "%.1f", rows[i].hidden_pct);
-        fprintf(c->out, "%-12s %10.2f %10.2f %10s %12.2f  %-6s  %.9g\n", c->ways[i].overlap, rows[i].t_ms,
-                rows[i].ect_ms, hidden, rows[i].exposed_ms, rows[i].equal ? "equal" : "differ",
-                c->ways[i].losses[o->steps - 1]);
+        fprintf(c->out, "%-12s %10.2f %10.2f %10s %12.2f  %-6s  %.9g\n", c->ways[i].overlap,
+                rows[i].t_ms, rows[i].ect_ms, hidden, rows[i].exposed_ms,
+                rows[i].equal ? "equal" : "differ", c->ways[i].losses[o->steps - 1]);
     }
-    fprintf(c->out,
-            "\nT: median of %" PRId64 " interleaved steps, slowest rank. ECT: T minus computation alone "
-            "(%.2f ms),\nwhich is the step of `none` over a link without cost. hidden: 100 (1 - ECT / ECT "
-            "of none).\nlosses: all steps' losses and gradient norms, to the bit, against the first "
-            "line.\n", o->steps > 1 ? o->steps - 1 : o->steps, alone);
+    fprintf(
+        c->out,
+        "\nT: median of %" PRId64
+        " interleaved steps, slowest rank. ECT: T minus computation alone "
+        "(%.2f ms),\nwhich is the step of `none` over a link without cost. hidden: 100 (1 - ECT / "
+        "ECT "
+        "of none).\nlosses: all steps' losses and gradient norms, to the bit, against the first "
+        "line.\n",
+        o->steps > 1 ? o->steps - 1 : o->steps, alone);
 }
 
 static fo_status compare_rank(fo_group *group, void *arg)
@@ -221,8 +231,10 @@ static fo_status split_names(comparison *c, const char *list)
         if (c->count > STRATEGIES)
             return fo_base_error(FO_INVALID, "--overlap lists more than %d strategies", STRATEGIES);
         if (!length || length >= sizeof w->overlap)
-            return fo_base_error(FO_INVALID, "--overlap '%s': expected names separated by commas, such as "
-                                             "none,slice:4,flash", list);
+            return fo_base_error(FO_INVALID,
+                                 "--overlap '%s': expected names separated by commas, such as "
+                                 "none,slice:4,flash",
+                                 list);
         memcpy(w->overlap, at, length);
         c->count++;
         fo_status status = fo_strategy_parse(w->overlap, &parsed);
@@ -230,8 +242,9 @@ static fo_status split_names(comparison *c, const char *list)
             return status;
         at += length + (at[length] == ',');
     }
-    return c->count > 1 ? FO_OK : fo_base_error(FO_INVALID, "--overlap is empty, expected strategies such "
-                                                            "as none,slice:4,flash");
+    return c->count > 1 ? FO_OK
+                        : fo_base_error(FO_INVALID, "--overlap is empty, expected strategies such "
+                                                    "as none,slice:4,flash");
 }
 
 fo_status fo_train_compare(const fo_train_options *options, const char *strategies, bool json,

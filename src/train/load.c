@@ -30,8 +30,10 @@ static fo_status find_tensor(const input *in, const fo_parameter *p, fo_train_sl
     fo_train_tensor_name(p, slot, name, sizeof name);
     *index = fo_checkpoint_find(in->file, name);
     if (*index < 0)
-        return fo_base_error(FO_FORMAT, "%s: tensor '%s' is missing; was it written by a run of the same "
-                                        "model?", in->path, name);
+        return fo_base_error(FO_FORMAT,
+                             "%s: tensor '%s' is missing; was it written by a run of the same "
+                             "model?",
+                             in->path, name);
     int64_t shape[2];
     int dims = fo_train_tensor_shape(p, shape);
     const fo_tensor_info *info = fo_checkpoint_info(in->file, *index);
@@ -43,8 +45,8 @@ static fo_status find_tensor(const input *in, const fo_parameter *p, fo_train_sl
     char found[96], expected[96];
     shape_text(info->shape, info->dims, found, sizeof found);
     shape_text(shape, dims, expected, sizeof expected);
-    return fo_base_error(FO_FORMAT, "%s: tensor '%s' has shape %s, expected %s", in->path, name, found,
-                         expected);
+    return fo_base_error(FO_FORMAT, "%s: tensor '%s' has shape %s, expected %s", in->path, name,
+                         found, expected);
 }
 
 static int64_t full_row(const input *in, const fo_parameter *p, int64_t row)
@@ -75,8 +77,8 @@ static int64_t col_run(const input *in, const fo_parameter *p, int64_t begin)
 }
 
 /* One rectangle, contiguous in the file, to its place in the local array. */
-static fo_status read_block(const input *in, int index, const fo_parameter *p, int64_t row, int64_t rows,
-                            int64_t col, int64_t cols, float *block, float *local)
+static fo_status read_block(const input *in, int index, const fo_parameter *p, int64_t row,
+                            int64_t rows, int64_t col, int64_t cols, float *block, float *local)
 {
     int64_t first_row = full_row(in, p, row), first_col = full_col(in, p, col);
     fo_status status =
@@ -94,7 +96,8 @@ static fo_status read_tensor(const input *in, const fo_parameter *p, fo_train_sl
     fo_status status = find_tensor(in, p, slot, &index);
     if (status != FO_OK || p->count == 0)
         return status;
-    float *block = malloc((size_t)p->count * sizeof *block), *local = fo_train_tensor_array(p, slot);
+    float *block = malloc((size_t)p->count * sizeof *block),
+          *local = fo_train_tensor_array(p, slot);
     if (!block)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for %" PRId64 " values of '%s'", in->path,
                              p->count, p->name);

@@ -51,7 +51,8 @@ static fo_status remember(run *r, const fo_train_values *values)
         if (exposed_ms)
             r->exposed_ms = exposed_ms;
         if (!step_ms || !exposed_ms)
-            return fo_base_error(FO_NO_MEMORY, "no memory for the times of %" PRId64 " steps", capacity);
+            return fo_base_error(FO_NO_MEMORY, "no memory for the times of %" PRId64 " steps",
+                                 capacity);
         r->capacity = capacity;
     }
     r->step_ms[r->count] = values->step_ms;
@@ -203,8 +204,8 @@ static fo_status train_rank(fo_group *group, void *arg)
 
 static fo_status run_job(fo_train_job *job, fo_train_result *result)
 {
-    fo_train_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    fo_train_shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return fo_base_error(FO_NO_MEMORY, "no shared memory of %zu bytes for the result (%s)",
                              sizeof *shared, strerror(errno));

@@ -21,8 +21,8 @@ double fo_train_optimizer_scale(double clip, double norm)
     return clip > 0 && norm > clip ? clip / norm : 1.0;
 }
 
-void fo_train_optimizer_update(const fo_kernel *kernel, const fo_train_options *options, int64_t step,
-                               double scale, fo_parameter *parameter)
+void fo_train_optimizer_update(const fo_kernel *kernel, const fo_train_options *options,
+                               int64_t step, double scale, fo_parameter *parameter)
 {
     fo_adamw adamw = {
         .lr = (float)fo_train_optimizer_lr(options, step),

@@ -46,12 +46,18 @@ static fo_status check_counts(const fo_train_options *o)
         const char *option;
         int64_t value, least;
     } counts[] = {
-        {"layers", o->layers, 1},         {"heads", o->heads, 1},
-        {"dim", o->dim, 1},               {"context", o->context, 1},
-        {"batch", o->batch, 1},           {"accumulate", o->accumulate, 1},
-        {"steps", o->steps, 1},           {"warmup", o->warmup, 0},
-        {"eval-every", o->eval_every, 0}, {"eval-batches", o->eval_batches, o->eval_every > 0},
-        {"save-every", o->save_every, 0}, {"vocabulary", o->vocabulary, 0},
+        {"layers", o->layers, 1},
+        {"heads", o->heads, 1},
+        {"dim", o->dim, 1},
+        {"context", o->context, 1},
+        {"batch", o->batch, 1},
+        {"accumulate", o->accumulate, 1},
+        {"steps", o->steps, 1},
+        {"warmup", o->warmup, 0},
+        {"eval-every", o->eval_every, 0},
+        {"eval-batches", o->eval_batches, o->eval_every > 0},
+        {"save-every", o->save_every, 0},
+        {"vocabulary", o->vocabulary, 0},
         {"ranks", o->group.ranks, 1},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -60,11 +66,13 @@ static fo_status check_counts(const fo_train_options *o)
                                  counts[i].option, counts[i].value, counts[i].least);
     if (o->batch > INT32_MAX / o->context)
         return fo_base_error(FO_INVALID,
-                             "--batch %" PRId64 " times --context %" PRId64 " is too much, expected at most "
-                             "%d tokens; use --accumulate for more", o->batch, o->context, INT32_MAX);
+                             "--batch %" PRId64 " times --context %" PRId64
+                             " is too much, expected at most "
+                             "%d tokens; use --accumulate for more",
+                             o->batch, o->context, INT32_MAX);
     if (o->vocabulary > INT32_MAX)
-        return fo_base_error(FO_INVALID, "--vocabulary is %" PRId64 ", expected at most %d", o->vocabulary,
-                             INT32_MAX);
+        return fo_base_error(FO_INVALID, "--vocabulary is %" PRId64 ", expected at most %d",
+                             o->vocabulary, INT32_MAX);
     return FO_OK;
 }
 
@@ -74,10 +82,10 @@ static fo_status check_reals(const fo_train_options *o)
         const char *option;
         double value, least, below; /* least <= value < below */
     } reals[] = {
-        {"lr", o->lr, 0, INFINITY},       {"min-lr", o->min_lr, 0, INFINITY},
-        {"clip", o->clip, 0, INFINITY},   {"decay", o->decay, 0, INFINITY},
-        {"beta1", o->beta1, 0, 1},        {"beta2", o->beta2, 0, 1},
-        {"dropout", o->dropout, 0, 1},    {"link auto", o->link_ratio, 0, INFINITY},
+        {"lr", o->lr, 0, INFINITY},     {"min-lr", o->min_lr, 0, INFINITY},
+        {"clip", o->clip, 0, INFINITY}, {"decay", o->decay, 0, INFINITY},
+        {"beta1", o->beta1, 0, 1},      {"beta2", o->beta2, 0, 1},
+        {"dropout", o->dropout, 0, 1},  {"link auto", o->link_ratio, 0, INFINITY},
     };
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (!(reals[i].value >= reals[i].least && reals[i].value < reals[i].below))
@@ -107,7 +115,8 @@ static fo_status open_data(fo_train_job *job)
     const fo_train_options *o = &job->options;
     fo_status status = fo_data_format_parse(o->format ? o->format : "bytes", &job->format);
     if (status == FO_OK && !o->data)
-        status = fo_base_error(FO_INVALID, "no training text was given, expected a file; use --data FILE");
+        status = fo_base_error(FO_INVALID,
+                               "no training text was given, expected a file; use --data FILE");
     if (status == FO_OK)
         status = fo_data_open(o->data, job->format, &job->data);
     return status == FO_OK ? fo_data_check_length(job->data, o->context) : status;
@@ -149,7 +158,8 @@ static fo_status differs(const fo_train_job *job, const char *field, int64_t fou
 {
     return fo_base_error(FO_INVALID,
                          "%s was made with %s %" PRId64 ", this run asks for %" PRId64
-                         "; use the same value to resume", job->resume, field, found, asked);
+                         "; use the same value to resume",
+                         job->resume, field, found, asked);
 }
 
 static fo_status compare_sizes(const fo_train_job *job, const fo_train_state *s)
@@ -174,20 +184,23 @@ static fo_status compare_sizes(const fo_train_job *job, const fo_train_state *s)
 static fo_status compare_data(const fo_train_job *job, const fo_train_state *s)
 {
     if (s->format != job->format)
-        return fo_base_error(FO_INVALID,
-                             "%s was made with data format '%s', this run asks for '%s'; use the same "
-                             "--format to resume", job->resume, fo_data_format_name(s->format),
-                             fo_data_format_name(job->format));
+        return fo_base_error(
+            FO_INVALID,
+            "%s was made with data format '%s', this run asks for '%s'; use the same "
+            "--format to resume",
+            job->resume, fo_data_format_name(s->format), fo_data_format_name(job->format));
     const char *characters = fo_data_characters(job->data);
     if (characters && s->characters && strcmp(characters, s->characters))
         return fo_base_error(FO_INVALID,
                              "%s was made with another set of characters than %s has, so the same "
-                             "numbers mean other letters; use the text it was trained on", job->resume,
-                             job->options.data);
+                             "numbers mean other letters; use the text it was trained on",
+                             job->resume, job->options.data);
     if (s->step >= job->options.steps)
         return fo_base_error(FO_INVALID,
-                             "%s is at step %" PRId64 " already, expected one before --steps %" PRId64
-                             "; give more steps to go on", job->resume, s->step, job->options.steps);
+                             "%s is at step %" PRId64
+                             " already, expected one before --steps %" PRId64
+                             "; give more steps to go on",
+                             job->resume, s->step, job->options.steps);
     return FO_OK;
 }
 
@@ -210,8 +223,8 @@ static fo_status check_tensor_files(const fo_train_job *job)
 /* Finds the checkpoint to go on from and reads what it is. */
 static fo_status find_resume(fo_train_job *job, fo_train_state *state)
 {
-    fo_status status = fo_checkpoint_directory_latest(job->options.resume, job->resume,
-                                                      sizeof job->resume);
+    fo_status status =
+        fo_checkpoint_directory_latest(job->options.resume, job->resume, sizeof job->resume);
     if (status == FO_OK)
         status = fo_train_state_read(job->resume, state);
     if (status == FO_OK)
@@ -234,8 +247,9 @@ static fo_status open_log(fo_train_job *job)
         return FO_OK;
     job->log = fopen(o->log, job->done ? "ae" : "we");
     if (!job->log)
-        return fo_base_error(FO_IO, "the log %s can't be opened for writing (%s); use another --log", o->log,
-                             strerror(errno));
+        return fo_base_error(FO_IO,
+                             "the log %s can't be opened for writing (%s); use another --log",
+                             o->log, strerror(errno));
     setvbuf(job->log, NULL, _IOLBF, 4096);
     return FO_OK;
 }

@@ -14,7 +14,8 @@ static const struct {
     int64_t k, n;
 } shapes[] = {{512, 512}, {1024, 1024}, {768, 3072}};
 
-static const int64_t each_ns = 70000000, window_ns = 5000000; /* a shape; what a rate is taken over */
+static const int64_t each_ns = 70000000,
+                     window_ns = 5000000; /* a shape; what a rate is taken over */
 
 typedef struct probe {
     const fo_kernel *kernel;

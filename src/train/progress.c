@@ -54,12 +54,13 @@ void fo_train_progress_head(const fo_train_worker *worker, double peak)
     char parameters[32], tokens[32];
     if (!out)
         return;
-    fprintf(out, "model  %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " wide, context %" PRId64
-                 ", vocabulary %" PRId64 ": %s parameters\n",
+    fprintf(out,
+            "model  %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " wide, context %" PRId64
+            ", vocabulary %" PRId64 ": %s parameters\n",
             o->layers, o->heads, o->dim, o->context, o->vocabulary,
             count_text((double)fo_model_size(worker->model), parameters, sizeof parameters));
-    fprintf(out, "data   %s (%s): %s tokens, the last tenth held out; %" PRId64 " tokens a step\n", o->data,
-            fo_data_format_name(job->format),
+    fprintf(out, "data   %s (%s): %s tokens, the last tenth held out; %" PRId64 " tokens a step\n",
+            o->data, fo_data_format_name(job->format),
             count_text((double)fo_data_count(job->data), tokens, sizeof tokens),
             o->batch * o->context * o->accumulate);
     fprintf(out,
@@ -93,7 +94,8 @@ void fo_train_progress_step(const fo_train_job *job, const fo_train_values *v,
     char left[32];
     if (!out)
         return;
-    fprintf(out, "step %*" PRId64 "/%" PRId64 "  loss %7.4f  lr %.1e  norm %6.3f  %7.1f ms  %7.0f tok/s",
+    fprintf(out,
+            "step %*" PRId64 "/%" PRId64 "  loss %7.4f  lr %.1e  norm %6.3f  %7.1f ms  %7.0f tok/s",
             digits(job->options.steps), v->step, job->options.steps, v->loss, v->lr, v->grad_norm,
             v->step_ms, figures->tokens_per_s);
     if (!isnan(figures->mfu))
@@ -111,8 +113,8 @@ void fo_train_progress_evaluation(const fo_train_job *job, int64_t step, double 
     if (!out)
         return;
     fprintf(out, "%sstep %*" PRId64 "/%" PRId64 "  validation loss %7.4f%s\n",
-            job->options.color ? "\033[1m" : "", digits(job->options.steps), step, job->options.steps,
-            val_loss, job->options.color ? "\033[0m" : "");
+            job->options.color ? "\033[1m" : "", digits(job->options.steps), step,
+            job->options.steps, val_loss, job->options.color ? "\033[0m" : "");
     fflush(out);
 }
 
@@ -131,7 +133,8 @@ static fo_status log_line(const fo_train_job *job, const char *line)
 {
     if (fputs(line, job->log) != EOF && fflush(job->log) == 0)
         return FO_OK;
-    return fo_base_error(FO_IO, "the log %s can't be written (%s); free some space or use another --log",
+    return fo_base_error(FO_IO,
+                         "the log %s can't be written (%s); free some space or use another --log",
                          job->options.log, strerror(errno));
 }
 
@@ -144,7 +147,8 @@ fo_status fo_train_log_step(const fo_train_job *job, const fo_train_values *v,
     if (!isnan(figures->mfu))
         snprintf(mfu, sizeof mfu, "%.6f", figures->mfu);
     snprintf(line, sizeof line,
-             "{\"step\": %" PRId64 ", \"loss\": %.9g, \"grad_norm\": %.9g, \"lr\": %.9g, \"step_ms\": %.3f, "
+             "{\"step\": %" PRId64
+             ", \"loss\": %.9g, \"grad_norm\": %.9g, \"lr\": %.9g, \"step_ms\": %.3f, "
              "\"tokens_per_s\": %.1f, \"mfu\": %s, \"exposed_ms\": %.3f}\n",
              v->step, v->loss, v->grad_norm, v->lr, v->step_ms, figures->tokens_per_s, mfu,
              v->exposed_ms);

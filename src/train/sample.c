@@ -95,13 +95,15 @@ typedef struct sampler {
 static fo_status check_options(const fo_sample_options *o)
 {
     if (!o->checkpoint)
-        return fo_base_error(FO_INVALID, "no checkpoint was given, expected a directory that training wrote");
+        return fo_base_error(FO_INVALID,
+                             "no checkpoint was given, expected a directory that training wrote");
     if (o->tokens < 0)
         return fo_base_error(FO_INVALID, "--tokens is %" PRId64 ", expected 0 or more", o->tokens);
     if (!(o->temperature >= 0 && o->temperature < INFINITY))
         return fo_base_error(FO_INVALID, "--temperature is %g, expected 0 or more", o->temperature);
     if (o->top_k < 0)
-        return fo_base_error(FO_INVALID, "--top-k is %" PRId64 ", expected 0 (all) or more", o->top_k);
+        return fo_base_error(FO_INVALID, "--top-k is %" PRId64 ", expected 0 (all) or more",
+                             o->top_k);
     return FO_OK;
 }
 
@@ -119,14 +121,16 @@ static fo_status read_numbers(sampler *s, const char *text)
         if (end == at)
             break;
         if (errno || value < 0 || value > INT32_MAX)
-            return fo_base_error(FO_INVALID, "the prompt has token %.20s, expected 0 to %d", at, INT32_MAX);
+            return fo_base_error(FO_INVALID, "the prompt has token %.20s, expected 0 to %d", at,
+                                 INT32_MAX);
         s->prompt[s->prompt_count++] = (int32_t)value;
         at = end;
     }
     if (at[strspn(at, " \t\n")])
-        return fo_base_error(FO_INVALID, "the prompt has '%.20s' at offset %td, expected token numbers: the "
-                                         "model was trained on a %s file", at, at - text,
-                             fo_data_format_name(s->state.format));
+        return fo_base_error(FO_INVALID,
+                             "the prompt has '%.20s' at offset %td, expected token numbers: the "
+                             "model was trained on a %s file",
+                             at, at - text, fo_data_format_name(s->state.format));
     return FO_OK;
 }
 
@@ -136,7 +140,8 @@ static fo_status read_prompt(sampler *s)
     bool empty = !text || !*text;
     fo_status status;
     if (s->text) {
-        status = fo_data_encode(s->state.characters, empty ? "\n" : text, &s->prompt, &s->prompt_count);
+        status =
+            fo_data_encode(s->state.characters, empty ? "\n" : text, &s->prompt, &s->prompt_count);
         if (status != FO_OK && empty) /* a text without line ends: its first character */
             status = read_numbers(s, "0");
     } else {
@@ -144,8 +149,9 @@ static fo_status read_prompt(sampler *s)
     }
     for (int64_t i = 0; status == FO_OK && i < s->prompt_count; i++)
         if (s->prompt[i] >= s->state.model.vocabulary)
-            return fo_base_error(FO_INVALID, "the prompt has token %d at place %" PRId64
-                                             ", expected one below the model's vocabulary %" PRId64,
+            return fo_base_error(FO_INVALID,
+                                 "the prompt has token %d at place %" PRId64
+                                 ", expected one below the model's vocabulary %" PRId64,
                                  s->prompt[i], i, s->state.model.vocabulary);
     return status;
 }
@@ -191,7 +197,8 @@ static void window_push(window *w, int32_t token)
     w->tokens[w->used++] = token;
 }
 
-static fo_status generate(const sampler *s, fo_group *group, fo_model *model, window *w, float *logits)
+static fo_status generate(const sampler *s, fo_group *group, fo_model *model, window *w,
+                          float *logits)
 {
     const fo_sample_options *o = s->options;
     int64_t vocabulary = s->state.model.vocabulary;
@@ -209,8 +216,9 @@ static fo_status generate(const sampler *s, fo_group *group, fo_model *model, wi
         if (status == FO_OK)
             status = fo_train_agree_any(group, fo_group_interrupted(group), &interrupted);
         if (status == FO_OK && interrupted)
-            status = fo_base_error(FO_INTERRUPTED, "interrupted after %" PRId64 " of %" PRId64 " tokens",
-                                   i + 1, o->tokens);
+            status =
+                fo_base_error(FO_INTERRUPTED, "interrupted after %" PRId64 " of %" PRId64 " tokens",
+                              i + 1, o->tokens);
     }
     return status;
 }
@@ -225,7 +233,8 @@ static fo_status sample_rank(fo_group *group, void *arg)
     float *logits = malloc(2 * (size_t)config->vocabulary * sizeof *logits);
     fo_status status = FO_OK;
     if (!w.tokens || !logits)
-        status = fo_base_error(FO_NO_MEMORY, "no memory for %" PRId64 " logits", config->vocabulary);
+        status =
+            fo_base_error(FO_NO_MEMORY, "no memory for %" PRId64 " logits", config->vocabulary);
     for (int64_t i = 0; status == FO_OK && i < s->prompt_count; i++)
         window_push(&w, s->prompt[i]);
     if (status == FO_OK)

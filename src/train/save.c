@@ -34,7 +34,8 @@ static fo_status make_full(output *out)
     }
     out->full = malloc((size_t)largest * sizeof *out->full);
     if (!out->full)
-        return fo_base_error(FO_NO_MEMORY, "saving: no memory for a tensor of %" PRId64 " values", largest);
+        return fo_base_error(FO_NO_MEMORY, "saving: no memory for a tensor of %" PRId64 " values",
+                             largest);
     return FO_OK;
 }
 
@@ -42,9 +43,10 @@ static fo_status make_full(output *out)
 static fo_status open_file(output *out, int file, fo_train_slot first, fo_train_slot last)
 {
     static const char *const metadata[] = {"format", "pt", NULL};
-    int parameters = fo_model_parameter_count(out->worker->model), slots = (int)last - (int)first + 1;
+    int parameters = fo_model_parameter_count(out->worker->model),
+        slots = (int)last - (int)first + 1;
     fo_tensor_info *infos = calloc((size_t)parameters * (size_t)slots + 1, sizeof *infos);
-    char (*names)[72] = calloc((size_t)parameters * (size_t)slots + 1, sizeof *names);
+    char(*names)[72] = calloc((size_t)parameters * (size_t)slots + 1, sizeof *names);
     char path[FO_TRAIN_PATH + 32];
     path_in(out, file, path, sizeof path);
     fo_status status = FO_OK;
@@ -75,10 +77,12 @@ static fo_status write_file(output *out, int file, fo_train_slot first, fo_train
     fo_group *group = out->worker->group;
     bool writes = fo_group_rank(group) == 0;
     fo_status status = fo_train_agree(group, writes ? open_file(out, file, first, last) : FO_OK);
-    int slots = (int)last - (int)first + 1, tensors = fo_model_parameter_count(out->worker->model) * slots;
+    int slots = (int)last - (int)first + 1,
+        tensors = fo_model_parameter_count(out->worker->model) * slots;
     for (int i = 0; status == FO_OK && i < tensors; i++) {
         const fo_parameter *p = fo_model_parameter(out->worker->model, i / slots);
-        status = fo_train_tensor_gather(out->worker, p, (fo_train_slot)((int)first + i % slots), out->full);
+        status = fo_train_tensor_gather(out->worker, p, (fo_train_slot)((int)first + i % slots),
+                                        out->full);
         if (status == FO_OK)
             status = fo_train_agree(group, writes ? write_tensor(out, i, p) : FO_OK);
     }

@@ -22,10 +22,11 @@ void fo_train_state_clear(fo_train_state *state)
 
 static json_t *pack_own(const fo_train_state *state)
 {
-    return json_pack("{s:I, s:I, s:s, s:s?, s:s, s:s, s:f}", "step", (json_int_t)state->step, "seed",
-                     (json_int_t)state->model.seed, "format", fo_data_format_name(state->format),
-                     "characters", state->characters, "dtype", fo_dtype_name(state->model.dtype), "wire",
-                     fo_dtype_name(state->model.wire), "dropout", (double)state->model.dropout);
+    return json_pack("{s:I, s:I, s:s, s:s?, s:s, s:s, s:f}", "step", (json_int_t)state->step,
+                     "seed", (json_int_t)state->model.seed, "format",
+                     fo_data_format_name(state->format), "characters", state->characters, "dtype",
+                     fo_dtype_name(state->model.dtype), "wire", fo_dtype_name(state->model.wire),
+                     "dropout", (double)state->model.dropout);
 }
 
 static json_t *pack(const fo_train_state *state)
@@ -35,22 +36,25 @@ static json_t *pack(const fo_train_state *state)
     json_t *own = pack_own(state);
     if (!own)
         return NULL;
-    return json_pack(
-        "{s:s, s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:n, s:n, "
-        "s:o}",
-        "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "activation_function", "gelu_new",
-        "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads, "n_embd", (json_int_t)m->dim,
-        "n_positions", (json_int_t)m->context, "n_ctx", (json_int_t)m->context, "vocab_size",
-        (json_int_t)m->vocabulary, "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "resid_pdrop",
-        dropout, "embd_pdrop", dropout, "attn_pdrop", dropout, "tie_word_embeddings", 1, "torch_dtype",
-        "float32", "bos_token_id", "eos_token_id", own_key, own);
+    return json_pack("{s:s, s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+                     "s:b, s:s, s:n, s:n, "
+                     "s:o}",
+                     "model_type", "gpt2", "architectures", "GPT2LMHeadModel",
+                     "activation_function", "gelu_new", "n_layer", (json_int_t)m->layers, "n_head",
+                     (json_int_t)m->heads, "n_embd", (json_int_t)m->dim, "n_positions",
+                     (json_int_t)m->context, "n_ctx", (json_int_t)m->context, "vocab_size",
+                     (json_int_t)m->vocabulary, "layer_norm_epsilon", 1e-5, "initializer_range",
+                     0.02, "resid_pdrop", dropout, "embd_pdrop", dropout, "attn_pdrop", dropout,
+                     "tie_word_embeddings", 1, "torch_dtype", "float32", "bos_token_id",
+                     "eos_token_id", own_key, own);
 }
 
 static fo_status path_of(const char *folder, char *path, size_t size)
 {
     int length = snprintf(path, size, "%s/%s", folder, file_name);
     if (length < 0 || (size_t)length >= size)
-        return fo_base_error(FO_INVALID, "the path %.80s... has more than %zu bytes", folder, size - 1);
+        return fo_base_error(FO_INVALID, "the path %.80s... has more than %zu bytes", folder,
+                             size - 1);
     return FO_OK;
 }
 
@@ -82,8 +86,10 @@ typedef struct reader {
 static void wrong(reader *r, const char *key, const char *expected)
 {
     if (r->status == FO_OK)
-        r->status = fo_base_error(FO_FORMAT, "%s: \"%s\" is missing or not %s; was it written by this "
-                                             "program?", r->path, key, expected);
+        r->status = fo_base_error(FO_FORMAT,
+                                  "%s: \"%s\" is missing or not %s; was it written by this "
+                                  "program?",
+                                  r->path, key, expected);
 }
 
 static int64_t get_integer(reader *r, const json_t *object, const char *key)
@@ -171,8 +177,8 @@ fo_status fo_train_state_read(const char *folder, fo_train_state *state)
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     reader r = {.path = path};
     if (!json_is_object(json))
-        r.status = fo_base_error(FO_FORMAT, "%s: expected a JSON object, found at line %d: %s", path,
-                                 error.line, json ? "something else" : error.text);
+        r.status = fo_base_error(FO_FORMAT, "%s: expected a JSON object, found at line %d: %s",
+                                 path, error.line, json ? "something else" : error.text);
     else
         get_all(&r, json, state);
     json_decref(json);

@@ -30,7 +30,8 @@ fo_status fo_train_worker_open(const fo_train_job *job, fo_group *group, const c
     worker->targets = malloc(tokens * sizeof *worker->targets);
     fo_status status = FO_OK;
     if (!worker->inputs || !worker->targets)
-        status = fo_base_error(FO_NO_MEMORY, "no memory for a batch of %zu tokens; lower --batch", tokens);
+        status = fo_base_error(FO_NO_MEMORY, "no memory for a batch of %zu tokens; lower --batch",
+                               tokens);
     if (status == FO_OK)
         status = fo_model_create(group, &worker->config, o->batch, &worker->model);
     if (status != FO_OK)
@@ -71,12 +72,13 @@ static fo_status gradients(fo_train_worker *worker, int64_t step, double *loss, 
 static fo_status not_finite(const fo_train_worker *worker, int64_t step, const exchange *found)
 {
     bool loss = !isfinite(found->loss);
-    return fo_base_error(FO_NUMERIC,
-                         "the %s of step %" PRId64 " is %g, expected a finite number: stopped before the "
-                         "parameters changed and saved nothing, earlier checkpoints stay; lower --lr "
-                         "(now %g) or set --clip",
-                         loss ? "loss" : "gradient norm", step, loss ? found->loss : found->norm,
-                         (double)worker->job->options.lr);
+    return fo_base_error(
+        FO_NUMERIC,
+        "the %s of step %" PRId64 " is %g, expected a finite number: stopped before the "
+        "parameters changed and saved nothing, earlier checkpoints stay; lower --lr "
+        "(now %g) or set --clip",
+        loss ? "loss" : "gradient norm", step, loss ? found->loss : found->norm,
+        (double)worker->job->options.lr);
 }
 
 /* Every rank takes the same values and decides alike. */
@@ -117,8 +119,8 @@ static void update(fo_train_worker *worker, const fo_train_values *values)
 
 fo_status fo_train_step(fo_train_worker *worker, int64_t step, fo_train_values *values)
 {
-    *values = (fo_train_values){.step = step,
-                                .lr = fo_train_optimizer_lr(&worker->job->options, step)};
+    *values =
+        (fo_train_values){.step = step, .lr = fo_train_optimizer_lr(&worker->job->options, step)};
     exchange mine = {0};
     fo_model_report before, after;
     fo_model_report_get(worker->model, &before);

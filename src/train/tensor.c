@@ -42,7 +42,8 @@ typedef struct share {
     int64_t *row, *col;
 } share;
 
-static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p, int rank, share *s)
+static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p, int rank,
+                            share *s)
 {
     int ranks = fo_group_size(worker->group);
     fo_model_local_shape(p, &worker->config, ranks, rank, &s->rows, &s->cols);
@@ -50,7 +51,8 @@ static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p
     s->col = malloc(((size_t)s->cols + 1) * sizeof *s->col);
     if (!s->row || !s->col)
         return fo_base_error(FO_NO_MEMORY, "saving %s: no memory for its index", p->name);
-    int64_t row_step = p->transposed ? 1 : p->full_cols, col_step = p->transposed ? p->full_rows : 1;
+    int64_t row_step = p->transposed ? 1 : p->full_cols,
+            col_step = p->transposed ? p->full_rows : 1;
     for (int64_t r = 0; r < s->rows; r++)
         s->row[r] = row_step * fo_model_full_row(p, &worker->config, ranks, rank, r);
     for (int64_t c = 0; c < s->cols; c++)
@@ -59,7 +61,8 @@ static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p
 }
 
 /* Elements [begin, begin + count) of a share into the whole tensor. */
-static void share_place(const share *s, const float *values, int64_t begin, int64_t count, float *full)
+static void share_place(const share *s, const float *values, int64_t begin, int64_t count,
+                        float *full)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t at = begin + i;

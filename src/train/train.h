@@ -18,14 +18,14 @@ enum { FO_TRAIN_PATH = 4096, FO_TRAIN_KEEP = 2 /* checkpoints kept in a director
 /* Memory shared with the caller's process, written by rank 0. */
 typedef struct fo_train_shared {
     fo_train_result result;
-    fo_status stop;     /* why all ranks agreed to stop, FO_OK: they did not */
+    fo_status stop;      /* why all ranks agreed to stop, FO_OK: they did not */
     char sentence[1024]; /* the caller's fo_last_error() then */
 } fo_train_shared;
 
 /* ---- state.c: config.json of a checkpoint --------------------------------------------------------- */
 
 typedef struct fo_train_state {
-    int64_t step; /* steps done */
+    int64_t step;          /* steps done */
     fo_model_config model; /* overlap stays NULL */
     fo_data_format format;
     char *characters; /* of a char vocabulary, else NULL; malloc'ed */
@@ -102,8 +102,8 @@ double fo_train_optimizer_lr(const fo_train_options *options, int64_t step);
 /* clip / norm when norm > clip > 0, else 1. */
 double fo_train_optimizer_scale(double clip, double norm);
 /* AdamW on one parameter; decay only where it has it. */
-void fo_train_optimizer_update(const fo_kernel *kernel, const fo_train_options *options, int64_t step,
-                               double scale, fo_parameter *parameter);
+void fo_train_optimizer_update(const fo_kernel *kernel, const fo_train_options *options,
+                               int64_t step, double scale, fo_parameter *parameter);
 
 /* ---- save.c, load.c, tensor.c ----------------------------------------------------------------------- */
 
@@ -112,7 +112,8 @@ typedef enum fo_train_slot { FO_TRAIN_VALUE, FO_TRAIN_M, FO_TRAIN_V } fo_train_s
 
 float *fo_train_tensor_array(const fo_parameter *parameter, fo_train_slot slot);
 /* <name>, <name>.m, <name>.v */
-void fo_train_tensor_name(const fo_parameter *parameter, fo_train_slot slot, char *out, size_t size);
+void fo_train_tensor_name(const fo_parameter *parameter, fo_train_slot slot, char *out,
+                          size_t size);
 /* Shape in files (Hugging Face layout); returns the number of dimensions. */
 int fo_train_tensor_shape(const fo_parameter *parameter, int64_t shape[2]);
 /* Collective. Puts the ranks' shares together on rank 0: full, in file layout, unused elsewhere. */

@@ -77,7 +77,8 @@ static fo_status run_program(fo_endpoint *endpoint, const job *j)
         memset(y, 0xff, sizeof y);
         status = fo_exec_run(exec, external, &rank);
         if (status == FO_OK)
-            status = check(ranks, fo_shard_begin(ROWS, ranks, rank), fo_shard_rows(ROWS, ranks, rank), y);
+            status = check(ranks, fo_shard_begin(ROWS, ranks, rank),
+                           fo_shard_rows(ROWS, ranks, rank), y);
     }
     fo_exec_stats stats = {0};
     if (exec)

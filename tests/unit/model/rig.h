@@ -229,10 +229,11 @@ static inline fo_status rig_compare_gradients(rig *r, double tolerance)
         free(full);
     }
     if (status == FO_OK && r->rank == 0)
-        printf("  %s: worst of all gradients at %s[%lld, %lld], off by %.2g of its tensor's largest, "
-               "allowed %.2g\n",
-               r->where, worst.name, (long long)worst.row, (long long)worst.col, worst.error,
-               tolerance);
+        printf(
+            "  %s: worst of all gradients at %s[%lld, %lld], off by %.2g of its tensor's largest, "
+            "allowed %.2g\n",
+            r->where, worst.name, (long long)worst.row, (long long)worst.col, worst.error,
+            tolerance);
     r->worst = NULL;
     return status;
 }

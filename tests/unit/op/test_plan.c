@@ -25,9 +25,9 @@ typedef struct suite {
     const char *const *strategies;
 } suite;
 
-static const char *const ring_family[] = {"none",    "slice:4", "slice:3", "ring", "flash",
-                                          "flash:2", "flash:3", NULL};
-static const char *const f32_family[] = {"none",    "slice:4", "ring",   "flash",
+static const char *const ring_family[] = {"none",  "slice:4", "slice:3", "ring",
+                                          "flash", "flash:2", "flash:3", NULL};
+static const char *const f32_family[] = {"none",    "slice:4", "ring",     "flash",
                                          "flash:2", "direct",  "direct:3", NULL};
 
 static double value(uint64_t stream, int64_t index)
@@ -85,7 +85,7 @@ static void lay_out(run *r)
     bool m_rows = d->op == FO_COLUMN_FORWARD || d->op == FO_ROW_BACKWARD || d->op == FO_ALL_GATHER;
     int64_t width = d->op == FO_COLUMN_FORWARD || d->op == FO_ROW_FORWARD ? d->out : d->in;
     r->y_count = (m_rows ? d->rows : r->mine) * width;
-    r->y_dtype = d->op == FO_COLUMN_FORWARD                            ? d->y_dtype
+    r->y_dtype = d->op == FO_COLUMN_FORWARD                           ? d->y_dtype
                  : d->op == FO_ROW_BACKWARD || d->op == FO_ALL_GATHER ? d->dtype
                                                                       : FO_F32;
 }
@@ -218,10 +218,11 @@ static fo_status compare(const run *r, const char *what, int64_t index, double f
 {
     if (fabs(found - wanted) <= tolerance * (1 + fabs(wanted)))
         return FO_OK;
-    return fo_base_error(FO_INTERNAL, "op %d N %d rank %d rows %lld in %lld out %lld %s: %s[%lld] is %g, expected %g",
-                         (int)r->desc.op, r->ranks, r->rank, (long long)r->desc.rows,
-                         (long long)r->desc.in, (long long)r->desc.out, r->desc.overlap, what,
-                         (long long)index, found, wanted);
+    return fo_base_error(
+        FO_INTERNAL,
+        "op %d N %d rank %d rows %lld in %lld out %lld %s: %s[%lld] is %g, expected %g",
+        (int)r->desc.op, r->ranks, r->rank, (long long)r->desc.rows, (long long)r->desc.in,
+        (long long)r->desc.out, r->desc.overlap, what, (long long)index, found, wanted);
 }
 
 static double tolerance_of(const run *r)
@@ -235,11 +236,12 @@ static fo_status check_values(const run *r)
     bool m_rows = d->op == FO_COLUMN_FORWARD || d->op == FO_ROW_BACKWARD || d->op == FO_ALL_GATHER;
     int64_t width = d->op == FO_COLUMN_FORWARD || d->op == FO_ROW_FORWARD ? d->out : d->in;
     fo_status status = FO_OK;
-    int64_t step = r->y_count > 2000 ? 37 : 1; /* a sample of large results, every column and row class */
+    int64_t step =
+        r->y_count > 2000 ? 37 : 1; /* a sample of large results, every column and row class */
     for (int64_t i = 0; status == FO_OK && i < r->y_count; i += step)
-        status = compare(r, "y", i, get(r->y, r->y_dtype, i),
-                         expected(r, i / width + (m_rows ? 0 : r->begin), i % width),
-                         tolerance_of(r));
+        status =
+            compare(r, "y", i, get(r->y, r->y_dtype, i),
+                    expected(r, i / width + (m_rows ? 0 : r->begin), i % width), tolerance_of(r));
     return status;
 }
 
@@ -248,7 +250,7 @@ static fo_status check_gradients(const run *r)
     const fo_plan_desc *d = &r->desc;
     bool column = d->op == FO_COLUMN_BACKWARD;
     fo_status status = FO_OK;
-    for (int64_t i = 0; status == FO_OK && i < d->in * d->out; i += d->in * d->out > 500 ? 13 : 1) {
+    for (int64_t i = 0; status == FO_OK && i<d->in * d->out; i += d->in * d->out> 500 ? 13 : 1) {
         int64_t o = i / d->in, k = i % d->in;
         double sum = 1; /* dw starts at 1: it accumulates */
         for (int64_t row = 0; row < d->rows; row++)
@@ -296,7 +298,8 @@ static fo_status run_strategy(run *r, uint64_t *bits)
         h = hash(h, r->dw, (size_t)(d->in * d->out) * 4);
         h = hash(h, r->db, (size_t)d->out * 4);
         if (repeat && h != *bits)
-            status = fo_base_error(FO_INTERNAL, "op %d %s: two runs differ", (int)d->op, d->overlap);
+            status =
+                fo_base_error(FO_INTERNAL, "op %d %s: two runs differ", (int)d->op, d->overlap);
         *bits = h;
     }
     if (status == FO_OK)
@@ -340,9 +343,8 @@ static fo_status run_op(fo_group *group, fo_op op, const shape *s, const suite *
     return status;
 }
 
-static const shape shapes[] = {{1, 3, 5},    {2, 8, 4},   {5, 1, 1},    {67, 17, 9},
-                               {200, 5, 33}, {700, 7, 3}, {1100, 3, 2}, {130, 0, 4},
-                               {130, 4, 0},  {0, 3, 3}};
+static const shape shapes[] = {{1, 3, 5},   {2, 8, 4},    {5, 1, 1},   {67, 17, 9}, {200, 5, 33},
+                               {700, 7, 3}, {1100, 3, 2}, {130, 0, 4}, {130, 4, 0}, {0, 3, 3}};
 
 static fo_status all_ops(fo_group *group, void *arg)
 {
@@ -405,7 +407,8 @@ static fo_status refusals(fo_group *group, void *arg)
     (void)arg;
     fo_plan *plan;
     fo_plan_desc desc = {.op = FO_ROW_FORWARD, .rows = 8, .in = 4, .out = 4, .overlap = "flesh"};
-    if (fo_plan_create(group, &desc, &plan) != FO_INVALID || plan || !strstr(fo_last_error(), "flesh"))
+    if (fo_plan_create(group, &desc, &plan) != FO_INVALID || plan ||
+        !strstr(fo_last_error(), "flesh"))
         return fo_base_error(FO_INTERNAL, "strategy 'flesh' was not refused by name");
     desc.overlap = "flash";
     desc.rows = -1;
@@ -436,9 +439,10 @@ static void bad_descriptions_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_descriptions_are_refused), cmocka_unit_test(exact_over_self),
-        cmocka_unit_test(exact_over_shm), cmocka_unit_test(bf16_wire_and_types),
-        cmocka_unit_test(over_a_link)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_descriptions_are_refused),
+                                       cmocka_unit_test(exact_over_self),
+                                       cmocka_unit_test(exact_over_shm),
+                                       cmocka_unit_test(bf16_wire_and_types),
+                                       cmocka_unit_test(over_a_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

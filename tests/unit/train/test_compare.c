@@ -1,7 +1,8 @@
 /* The same steps under several strategies: equal to the bit, and a table that can be read. */
 #include "tiny.h"
 
-static char *compare(const fo_train_options *o, const char *strategies, bool json, fo_status *status)
+static char *compare(const fo_train_options *o, const char *strategies, bool json,
+                     fo_status *status)
 {
     FILE *file = tmpfile();
     char *text = calloc(1, 16384);

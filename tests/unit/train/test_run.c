@@ -186,8 +186,14 @@ static void state_survives_its_file(void **state)
 {
     const tiny *t = *state;
     fo_train_state out = {.step = 12,
-                          .model = {.layers = 1, .heads = 2, .dim = 4, .context = 8, .vocabulary = 7,
-                                    .dtype = FO_BF16, .dropout = 0.25f, .seed = UINT64_MAX - 4},
+                          .model = {.layers = 1,
+                                    .heads = 2,
+                                    .dim = 4,
+                                    .context = 8,
+                                    .vocabulary = 7,
+                                    .dtype = FO_BF16,
+                                    .dropout = 0.25f,
+                                    .seed = UINT64_MAX - 4},
                           .format = FO_DATA_CHAR,
                           .characters = strdup("\n \"\\a\xc3\xa4z")},
                    in;
@@ -274,7 +280,8 @@ static void a_full_disk_ends_all_ranks_and_leaves_no_half_checkpoint(void **stat
 }
 
 /* Runs in a process of its own that is sent `signal_number` once three lines are logged. */
-static int interrupted_run(const fo_train_options *o, int signal_number, char *sentence, size_t size)
+static int interrupted_run(const fo_train_options *o, int signal_number, char *sentence,
+                           size_t size)
 {
     int ends[2], status;
     assert_int_equal(pipe(ends), 0);

@@ -48,7 +48,8 @@ static inline char *tiny_read(const char *path, size_t *size)
 
 static inline int tiny_set_up(void **state)
 {
-    static const char *const words[] = {"in", "the", "beginning", "was", "a", "word\n", "and", "light"};
+    static const char *const words[] = {"in", "the",    "beginning", "was",
+                                        "a",  "word\n", "and",       "light"};
     tiny *t = calloc(1, sizeof *t);
     char text[4000];
     size_t used = 0;
