@@ -34,7 +34,7 @@ FO_VEC_INLINE void epilogue_part(const fo_epilogue *e, const float *c, int64_t i
     if (!e->y)
         return;
 #if defined(__AVX512F__)
-    /* a finished sum is not read soon: written past the caches it need not be fetched first */
+    /* a sum is not read by this core soon: written past the caches it need not be fetched first */
     float *y = (float *)e->y + i;
     if (e->add && e->y_dtype == FO_F32 && count == LANES && !((uintptr_t)y & 63)) {
         _mm512_stream_ps(y, (__m512)v);
