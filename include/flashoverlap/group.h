@@ -39,13 +39,29 @@ typedef struct fo_link {
     fo_topology topology;
 } fo_link;
 
+/* A device whose time is emulated: kernels take as long as the device would and use no processor, so that
+ * real programs, the real executor and real messages run with more ranks than cores and with sizes whose
+ * memory is never touched. Results are not computed. Figures obtained so say "emulated".
+ * A product of a slice takes  launch_s + FLOPs / (flops_per_s * efficiency(rows of the slice)),
+ * efficiency interpolated linearly in log2(rows) between the points of the curve, constant outside. */
+enum { FO_DEVICE_POINTS = 24 };
+typedef struct fo_device {
+    double flops_per_s; /* 0: not emulated */
+    double launch_s;    /* of a task, beside its work */
+    double bytes_per_s; /* of passes over memory (ADD, COPY); 0: they take no time */
+    int points;         /* of the curve; 0: efficiency 1 */
+    double rows[FO_DEVICE_POINTS], efficiency[FO_DEVICE_POINTS]; /* rows ascending, 0 < efficiency <= 1 */
+} fo_device;
+
 typedef struct fo_group fo_group;
 
 typedef struct fo_group_options {
     int ranks;             /* N >= 1 */
     int threads;           /* computing threads a rank; 0: cores / ranks, at least 1 */
     const char *transport; /* "shm", "self"; NULL: "shm" */
-    const char *kernel;    /* "onednn", "ref"; NULL: the best one built in */
+    const char *kernel;    /* "onednn", "ref", "emulated"; NULL: the best one built in, or "emulated"
+                              when a device is given */
+    fo_device device;      /* of kernel "emulated" */
     fo_link link;          /* emulated link, off when bytes_per_s is 0 */
     double deadline_s;     /* a wait without any progress for this long fails; 0: 60 s */
     size_t memory;         /* bytes of shared memory a rank may use; 0: as large as the machine's
@@ -70,6 +86,9 @@ int fo_group_size(const fo_group *group);
 int fo_group_threads(const fo_group *group);
 const char *fo_group_transport(const fo_group *group);
 const char *fo_group_kernel(const fo_group *group);
+
+/* The emulated device; flops_per_s is 0 when kernels compute. */
+fo_device fo_group_device(const fo_group *group);
 
 /* Zeroed, 64-byte aligned memory that peers can read in place. Owned by the calling rank; freed by
  * fo_group_free or when the group ends. NULL when exhausted (fo_last_error says how much was asked).

@@ -13,6 +13,15 @@
  *                   dw += g^T . x;  db += colsum(dy of the own shard)
  * ALL_GATHER        y = all_gather(x)                                 x, type T
  * REDUCE_SCATTER    y = reduce_scatter(x) + bias                      x partials (wire)
+ * MLP_FORWARD       h = gelu(all_gather(x) . w^T + bias);             x (T), and y partials (wire):
+ *                   y = reduce_scatter(h . w2^T) + bias2              one program, no barrier between
+ * ATTENTION_FORWARD a = attention(x);                                 y partials (wire), query slice by
+ *                   y = reduce_scatter(a . w^T) + bias                query slice
+ * ATTENTION_BACKWARD  g = all_gather(dy); da = g . w;                 dy, type T
+ *                   dw += g^T . x;  db += colsum(dy of the own shard);
+ *                   dqkv = gradient of attention, by query slices
+ * COLUMN_DGRAD      the dx of COLUMN_BACKWARD alone                   dx partials (wire)
+ * COLUMN_WGRAD      its dw and db alone                               x, type T
  *
  * argument   COLUMN_FORWARD COLUMN_BACKWARD ROW_FORWARD  ROW_BACKWARD  ALL_GATHER  REDUCE_SCATTER
  * x          [Mr, in]  T    [Mr, in] T      [M, in] T    [M, in] T     [Mr, in] T  produce() or [M, in] f
@@ -24,6 +33,21 @@
  * dx         -              [Mr, in] f      -            [M, in] T     -           -
  * dw         -              [out, in] f +=  -            [out, in] f+= -           -
  * db         -              [out] f +=      -            [out] f +=    -           -
+ *
+ * argument   MLP_FORWARD        ATTENTION_FORWARD       ATTENTION_BACKWARD       COLUMN_DGRAD   COLUMN_WGRAD
+ * x          [Mr, in] T         [M, 3 in] T (q, k, v)   [M, in] T (a)            -              [Mr, in] T
+ * w          [hidden, in] f     [out, in] f             [out, in] f              [out, in] f    -
+ * bias       [hidden] f or 0    [out] f or 0            -                        -              -
+ * w2, bias2  [out, hidden] f, [out] f or 0   -          -                        -              -
+ * y          [Mr, out] f        [Mr, out] f             -                        -              -
+ * pre, act   [M, hidden] T      -                       -                        -              -
+ * att        -                  [M, in] T, written      -                        -              -
+ * qkv        -                  -                       [M, 3 in] T              -              -
+ * lse        -                  [batch, heads, context] f, written; backward reads it
+ * dy         -                  -                       [Mr, out] T              [M, out] T     [M, out] T
+ * dx         -                  -                       [M, in] T (da)           [Mr, in] f     -
+ * dqkv       -                  -                       [M, 3 in] T              -              -
+ * dw, db     -                  -                       [out, in], [out] f +=    -              [out, in], [out] f +=
  *
  * Mr: rows of the own shard. Y: desc.y_dtype. `in` and `out` are the sizes of this rank's weight:
  * for column-parallel layers `out` is the rank's share of the features, for row-parallel layers `in`
@@ -40,6 +64,7 @@
 #define FLASHOVERLAP_PLAN_H
 
 #include "flashoverlap/group.h"
+#include "flashoverlap/rows.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,7 +78,12 @@ typedef enum fo_op {
     FO_ROW_FORWARD,
     FO_ROW_BACKWARD,
     FO_ALL_GATHER,
-    FO_REDUCE_SCATTER
+    FO_REDUCE_SCATTER,
+    FO_MLP_FORWARD,
+    FO_ATTENTION_FORWARD,
+    FO_ATTENTION_BACKWARD,
+    FO_COLUMN_DGRAD,
+    FO_COLUMN_WGRAD
 } fo_op;
 
 typedef enum fo_activation { FO_IDENTITY, FO_GELU /* tanh form, as GPT-2 */ } fo_activation;
@@ -62,10 +92,25 @@ typedef enum fo_activation { FO_IDENTITY, FO_GELU /* tanh form, as GPT-2 */ } fo
  * messages, each row exactly once an execution, rows <= 64. */
 typedef void (*fo_produce)(void *arg, int64_t row, int64_t rows, float *out);
 
+/* Causal self-attention of the own heads: in = heads * head_dim, rows = batch * context. A row of qkv
+ * holds the queries of all own heads, then their keys, then their values. Keys and values of all rows are
+ * here, so every slice of queries is exact. Dropout as kernel.h defines it. Memory grows with the
+ * context, never with its square. */
+typedef struct fo_plan_attention {
+    int64_t batch, context;
+    int heads, head_dim;
+    int head_offset, total_heads; /* number of the first own head; heads of all ranks */
+    float dropout;                /* of probabilities, 0 <= p < 1 */
+    fo_row_order order;           /* which token a row is; BALANCED where shards cut sequences */
+    bool first; /* all of attention before the out-projection's program: only the out-projection is
+                   overlapped (the row-parallel form). Same bits, for comparison. */
+} fo_plan_attention;
+
 typedef struct fo_plan_desc {
     fo_op op;
     int64_t rows;        /* M */
     int64_t in, out;     /* sizes of this rank's weight; out is unused without a weight */
+    int64_t hidden;      /* MLP_FORWARD: own hidden features */
     fo_dtype dtype;      /* T */
     fo_dtype wire;       /* type of travelling partial sums; FO_BF16 needs no bf16 computation */
     fo_dtype y_dtype;    /* COLUMN_FORWARD only */
@@ -73,6 +118,7 @@ typedef struct fo_plan_desc {
     const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m";
                               NULL: "flash" */
     const char *name;    /* for messages and reports, copied; NULL: the operation's name */
+    fo_plan_attention attention; /* ATTENTION_FORWARD and ATTENTION_BACKWARD */
 } fo_plan_desc;
 
 typedef struct fo_plan_args {
@@ -87,8 +133,14 @@ typedef struct fo_plan_args {
     float *db;
     fo_produce produce; /* REDUCE_SCATTER: instead of x */
     void *produce_arg;
+    const float *w2, *bias2;
+    void *act, *att;
+    const void *qkv;
+    float *lse;
+    void *dqkv;
+    uint64_t dropout_key; /* attention: forward and backward of one layer and step give the same */
     uint64_t w_version; /* non-zero and equal to the last execution's (with the same w): the packed
-                           weight is used again; 0: w is packed anew */
+                           weight is used again; 0: w is packed anew. w2 likewise */
 } fo_plan_args;
 
 /* Where an execution waited. Times in nanoseconds. */

@@ -18,6 +18,7 @@ struct fo_group {
     const fo_kernel *kernel;
     int threads;
     fo_link link;
+    fo_device device;
     uint32_t next_tag;
     fo_request *requests; /* [2 * size], of allgather */
 };
@@ -63,6 +64,7 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
         .kernel = start->kernel,
         .threads = start->threads,
         .link = start->options->link,
+        .device = start->options->device,
     };
     group.requests = calloc(2 * (size_t)endpoint->size, sizeof *group.requests);
     if (!group.requests)
@@ -71,6 +73,7 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
     if (status == FO_OK) {
         fo_transport_machine_bind(endpoint->rank, endpoint->size, start->threads);
         fo_kernel_set_threads(start->threads);
+        fo_kernel_set_device(&start->options->device);
         status = start->rank_main(&group, start->arg);
         fo_transport_hook_destroy(group.outer);
     }
@@ -101,7 +104,9 @@ fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, 
     static atomic_flag running = ATOMIC_FLAG_INIT;
     const char *name = options->transport ? options->transport : "shm";
     const fo_transport *transport = fo_transport_find(name);
-    const fo_kernel *kernel = fo_kernel_find(options->kernel);
+    bool emulated = options->device.flops_per_s > 0;
+    const fo_kernel *kernel =
+        fo_kernel_find(options->kernel ? options->kernel : emulated ? "emulated" : NULL);
     fo_status status = check_options(options, transport, name, kernel);
     if (status != FO_OK)
         return status;
@@ -265,4 +270,9 @@ fo_status fo_group_set_link(fo_group *group, const fo_link *link)
     group->link = *link;
     return fo_group_barrier(
         group); /* nobody sends by the new link to one that knows only the old */
+}
+
+fo_device fo_group_device(const fo_group *group)
+{
+    return group->device;
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "flashoverlap/group.h"
+#include "flashoverlap/rows.h"
 
 /* Rows a GEMM tile has at most. */
 enum { FO_TILE_ROWS = 64 };
@@ -50,7 +51,7 @@ typedef struct fo_epilogue {
     fo_dtype y_dtype;
 } fo_epilogue;
 
-/* Causal self-attention of whole sequences for the local heads.
+/* Causal self-attention of the local heads, by queries.
  * qkv [batch * context, 3 * heads * head_dim] T: per row all q heads, then all k, then all v.
  * out [batch * context, heads * head_dim] T. lse [batch, heads, context] float32: log-sum-exp of the
  * scaled scores, kept for backward. scale = 1 / sqrt(head_dim).
@@ -63,8 +64,21 @@ typedef struct fo_attention_desc {
     fo_dtype dtype;
     float dropout;
     int head_offset, total_heads;
+    const fo_run *runs; /* which token a row is; copied. NULL: row = b * context + position */
+    int64_t run_count;
 } fo_attention_desc;
 typedef struct fo_attention fo_attention;
+
+/* What to work on: rows of queries [row, row + rows), which may cross runs and sequences. Everything is
+ * indexed by row, but lse, which is [batch, heads, context]. */
+typedef struct fo_attention_args {
+    const void *qkv;      /* [M, 3 width] T, width = heads * head_dim; all rows are valid */
+    uint64_t dropout_key;
+    float *lse;           /* forward writes those of its queries, backward reads them */
+    void *out;            /* [M, width] T: forward writes the rows of its queries, backward reads them */
+    const void *dout;     /* [M, width] T: gradient of out; backward reads the rows of its queries */
+    void *dqkv;           /* [M, 3 width] T, backward */
+} fo_attention_args;
 
 typedef struct fo_adamw {
     float lr, beta1, beta2, eps, decay;
@@ -77,25 +91,43 @@ typedef struct fo_kernel {
     const char *about;        /* one line for `flashoverlap info` */
     const char *(*isa)(void); /* instruction set used at run time, e.g. "avx512_bf16" */
     bool (*supports)(fo_dtype);
+    /* Rows of one call of gemm_tile and attention_queries, and of wgrad_block and attention_queries_grad, at
+     * most. FO_TILE_ROWS and FO_WGRAD_ROWS where results are computed: they are part of the numerics. */
+    int tile_rows, wgrad_rows;
+    /* Says of how many rows the slice is that the next calls are tiles of; NULL: it does not matter. */
+    void (*slice)(int64_t rows);
 
     fo_status (*gemm_create)(const fo_gemm_desc *, fo_gemm **);
     void (*gemm_destroy)(fo_gemm *);
     size_t (*gemm_packed_bytes)(const fo_gemm *);
     /* b (float32, layout as desc.transposed says) -> packed, in T. Done once, shared by all tiles. */
     fo_status (*gemm_pack)(fo_gemm *, const float *b, void *packed);
-    /* One tile, 0 <= rows <= FO_TILE_ROWS. Row independence holds to the bit. */
+    /* One tile, 0 <= rows <= tile_rows. Row independence holds to the bit. */
     fo_status (*gemm_tile)(fo_gemm *, const void *packed, const void *a, int64_t rows, float *c);
 
     fo_status (*wgrad_create)(const fo_wgrad_desc *, fo_wgrad **);
     void (*wgrad_destroy)(fo_wgrad *);
-    /* One block, 0 <= rows <= FO_WGRAD_ROWS: dw += dy^T . x. */
+    /* One block, 0 <= rows <= wgrad_rows: dw += dy^T . x. */
     fo_status (*wgrad_block)(fo_wgrad *, const void *dy, const void *x, int64_t rows, float *dw);
 
     fo_status (*attention_create)(const fo_attention_desc *, fo_attention **);
     void (*attention_destroy)(fo_attention *);
+    /* A new execution: what is kept of keys, values and their gradients is forgotten. */
+    void (*attention_begin)(fo_attention *);
+    /* Output and lse of the queries of rows [row, row + rows). Keys and values of a sequence are packed
+     * when the first of its queries comes and kept until another sequence's come. Row independence holds
+     * to the bit: products are of whole blocks of 64 positions of a sequence, whatever is asked for. */
+    fo_status (*attention_queries)(fo_attention *, const fo_attention_args *, int64_t row, int64_t rows);
+    /* Gradient through the queries of rows [row, row + rows): their rows of the q part of dqkv are written,
+     * gradients of keys and values accumulate in float32 over the calls; when the last query of a sequence
+     * has come, its rows of the k and v parts are written. Every row comes once an execution; the sums
+     * depend on the order of calls and on nothing else. */
+    fo_status (*attention_queries_grad)(fo_attention *, const fo_attention_args *, int64_t row,
+                                        int64_t rows);
+
+    /* TO BE REMOVED: whole sequences at once. */
     fo_status (*attention_forward)(fo_attention *, const void *qkv, uint64_t dropout_key, void *out,
                                    float *lse);
-    /* dqkv (T, as qkv) from dout (T, as out); qkv, out and lse as forward saw and wrote them. */
     fo_status (*attention_backward)(fo_attention *, const void *qkv, const void *out,
                                     const float *lse, const void *dout, uint64_t dropout_key,
                                     void *dqkv);
@@ -145,6 +177,9 @@ typedef struct fo_kernel {
 const fo_kernel *fo_kernel_at(int index);
 /* By name, NULL: the first. NULL when unknown. */
 const fo_kernel *fo_kernel_find(const char *name);
+/* The device that kernel "emulated" emulates, for this thread. */
+void fo_kernel_set_device(const fo_device *device);
+const fo_device *fo_kernel_device(void);
 /* Threads of kernels called from this thread. */
 void fo_kernel_set_threads(int threads);
 int fo_kernel_threads(void);

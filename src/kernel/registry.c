@@ -1,9 +1,10 @@
-/* The backends built in and the number of threads. */
+/* The backends built in, the number of threads, the emulated device. */
 #include "kernel/backends.h"
 
 #include <string.h>
 
 static _Thread_local int current_threads = 1;
+static _Thread_local fo_device current_device;
 
 const fo_kernel *fo_kernel_at(int index)
 {
@@ -32,4 +33,14 @@ void fo_kernel_set_threads(int threads)
 int fo_kernel_threads(void)
 {
     return current_threads;
+}
+
+void fo_kernel_set_device(const fo_device *device)
+{
+    current_device = *device;
+}
+
+const fo_device *fo_kernel_device(void)
+{
+    return &current_device;
 }

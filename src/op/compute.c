@@ -138,6 +138,7 @@ fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
     case FO_COLUMN_BACKWARD: return partial_tile(plan, tile);
     case FO_REDUCE_SCATTER: return produce_partial(plan, tile);
     case FO_ALL_GATHER: gather_tile(plan, tile); return FO_OK;
+    default: break;
     }
     return fo_base_error(FO_INTERNAL, "%s: operation %d is unknown", plan->name,
                          (int)plan->desc.op);

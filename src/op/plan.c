@@ -96,6 +96,7 @@ static void row_sizes(fo_plan *plan, int64_t row_bytes[FO_BUFFER_ROLES])
         plan->width_out = desc->in;
         output = desc->in * 4;
         break;
+    default: break;
     }
     row_bytes[FO_BUFFER_SHARD] = row_bytes[FO_BUFFER_GATHERED] = gathered;
     row_bytes[FO_BUFFER_FULL] = full;

@@ -1,5 +1,6 @@
 /* The oneDNN backend as a table: products by oneDNN, everything else vectorised here. */
 #include "kernel/backends.h"
+#include "flashoverlap/plan.h"
 #include "kernel/onednn/onednn.h"
 
 #include <pthread.h>
@@ -26,6 +27,8 @@ static void fill(void)
     table.about = "oneDNN matrix products, vectorised row and element functions";
     table.isa = fo_kernel_matmul_isa;
     table.supports = supports;
+    table.tile_rows = FO_TILE_ROWS;
+    table.wgrad_rows = FO_WGRAD_ROWS;
     table.epilogue = vec->epilogue;
     table.convert = vec->convert;
     table.add = vec->add;

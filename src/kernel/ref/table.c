@@ -1,5 +1,6 @@
 /* The reference backend as a table. */
 #include "kernel/backends.h"
+#include "flashoverlap/plan.h"
 #include "kernel/ref/ref.h"
 
 #include <pthread.h>
@@ -23,6 +24,8 @@ static void fill(void)
     table.about = "plain C, the truth the others are compared with";
     table.isa = isa;
     table.supports = supports;
+    table.tile_rows = FO_TILE_ROWS;
+    table.wgrad_rows = FO_WGRAD_ROWS;
     fo_kernel_ref_gemm_fill(&table);
     fo_kernel_ref_attention_fill(&table);
     fo_kernel_ref_elements_fill(&table);

@@ -259,7 +259,8 @@ static double attend64(const attention64 *s, const double *qkv)
 
 static void attention_case(float dropout)
 {
-    fo_attention_desc d = {2, 9, 2, 5, FO_F32, dropout, 1, 4};
+    fo_attention_desc d = {.batch = 2, .context = 9, .heads = 2, .head_dim = 5, .dtype = FO_F32,
+                           .dropout = dropout, .head_offset = 1, .total_heads = 4};
     int tokens = (int)(d.batch * d.context), width = d.heads * d.head_dim, all = tokens * 3 * width;
     float *qkv = random_values(FO_F32, all, 1, 0.0, 1.5), *out = make(FO_F32, tokens * width);
     float *dout = random_values(FO_F32, tokens * width, 2, 0.0, 1.0), *dqkv = make(FO_F32, all);
