@@ -9,11 +9,19 @@ enum { SHARD_ROWS = 256 };
 
 static fo_pattern pattern_of(const char *word)
 {
-    if (!strcmp(word, "row"))
-        return FO_PATTERN_REDUCE;
-    if (!strcmp(word, "column"))
-        return FO_PATTERN_GATHER;
-    return strcmp(word, "row-backward") ? FO_PATTERN_JOINT : FO_PATTERN_GATHER2;
+    static const struct {
+        const char *word;
+        fo_pattern pattern;
+    } words[] = {{"row", FO_PATTERN_REDUCE},
+                 {"column", FO_PATTERN_GATHER},
+                 {"row-backward", FO_PATTERN_GATHER2},
+                 {"column-backward", FO_PATTERN_JOINT},
+                 {"column-wgrad", FO_PATTERN_WGRAD},
+                 {"mlp", FO_PATTERN_BLOCK}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i].word))
+            return words[i].pattern;
+    return FO_PATTERN_REDUCE; /* cli_begin has checked the word */
 }
 
 int cmd_schedule(int argc, char **argv)
@@ -35,9 +43,10 @@ int cmd_schedule(int argc, char **argv)
         .name = "schedule",
         .about = "Prints, step by step, what every rank computes, sends, receives and adds, and\n"
                  "what the verifier says. row: compute, reduce-scatter; column: all-gather,\n"
-                 "compute; their backward passes.\n",
+                 "compute; their backward passes; mlp: all-gather, two computations,\n"
+                 "reduce-scatter as one program.\n",
         .after = "\nExit code 1 when the verifier finds a broken rule.",
-        .operands = "row|column|row-backward|column-backward",
+        .operands = "row|column|row-backward|column-backward|column-wgrad|mlp",
         .operand = &which,
         .options = options};
     if (!cli_begin(&command, argc, argv, &code))

@@ -17,12 +17,16 @@ extern "C" {
  * GATHER:   all-gather -> compute                         (column-parallel forward)
  * REDUCE:   compute -> reduce-scatter                     (row-parallel forward)
  * GATHER2:  all-gather -> dgrad and wgrad                 (row-parallel backward)
- * JOINT:    dgrad -> reduce-scatter, all-gather -> wgrad  (column-parallel backward) */
+ * JOINT:    dgrad -> reduce-scatter, all-gather -> wgrad  (column-parallel backward)
+ * WGRAD:    all-gather -> wgrad                           (the second half of JOINT alone)
+ * BLOCK:    all-gather -> compute -> compute -> reduce-scatter (a whole MLP) */
 typedef enum fo_pattern {
     FO_PATTERN_GATHER,
     FO_PATTERN_REDUCE,
     FO_PATTERN_GATHER2,
-    FO_PATTERN_JOINT
+    FO_PATTERN_JOINT,
+    FO_PATTERN_WGRAD,
+    FO_PATTERN_BLOCK
 } fo_pattern;
 
 typedef enum fo_strategy_kind {

@@ -59,12 +59,14 @@ void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int
 {
     int64_t all = b->desc->rows, own = fo_shard_rows(all, b->ranks, b->rank);
     b->buffer[FO_BUFFER_SHARD] = add_buffer(b, FO_BUFFER_SHARD, b->gathers ? own : 0);
-    b->buffer[FO_BUFFER_FULL] = add_buffer(b, FO_BUFFER_FULL, b->reduces ? all : 0);
+    b->buffer[FO_BUFFER_FULL] = add_buffer(b, FO_BUFFER_FULL, b->reduces && !b->block ? all : 0);
     b->buffer[FO_BUFFER_GATHERED] = add_buffer(b, FO_BUFFER_GATHERED, b->gathers ? gathered : 0);
     b->buffer[FO_BUFFER_ACC] = add_buffer(b, FO_BUFFER_ACC, b->reduces ? acc : 0);
     b->buffer[FO_BUFFER_PARTIAL] = add_buffer(b, FO_BUFFER_PARTIAL, b->reduces ? partial : 0);
     b->buffer[FO_BUFFER_STAGING] = add_buffer(b, FO_BUFFER_STAGING, b->reduces ? staging : 0);
-    b->buffer[FO_BUFFER_OUTPUT] = add_buffer(b, FO_BUFFER_OUTPUT, b->reduces ? own : all);
+    b->buffer[FO_BUFFER_HIDDEN] = add_buffer(b, FO_BUFFER_HIDDEN, b->block ? all : 0);
+    int64_t output = b->reduces ? own : b->primary ? all : 0;
+    b->buffer[FO_BUFFER_OUTPUT] = add_buffer(b, FO_BUFFER_OUTPUT, output);
 }
 
 fo_ref fo_schedule_build_ref(const fo_builder *b, fo_buffer_role role, int64_t row)
@@ -86,6 +88,14 @@ static void *grow(fo_builder *b, void *array, int32_t count, int32_t *capacity, 
     return moved;
 }
 
+/* The steps of a block count through: its reduce-scatter is one step behind its all-gather where the two
+ * are interleaved, and comes after it where they are not. */
+static int steps_before_reduce(const fo_builder *b)
+{
+    fo_strategy_kind kind = b->desc->strategy.kind;
+    return kind == FO_STRATEGY_FLASH || kind == FO_STRATEGY_DIRECT ? 1 : b->ranks;
+}
+
 int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task)
 {
     fo_program *p = b->program;
@@ -95,6 +105,8 @@ int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task)
     if (b->status != FO_OK)
         return -1;
     p->tasks[p->task_count] = *task;
+    if (b->block && (task->channel == 1 || task->slot == 1 || task->kind == FO_TASK_ADD))
+        p->tasks[p->task_count].step += steps_before_reduce(b);
     p->tasks[p->task_count].dep_first = p->dep_count;
     p->tasks[p->task_count].dep_count = 0;
     return p->task_count++;
@@ -152,7 +164,7 @@ static fo_status check_desc(const fo_schedule_desc *d, int rank)
             "schedule: rows %lld, quantum %lld, message rows %lld, expected at least "
             "0, 1 and 1",
             (long long)d->rows, (long long)d->quantum, (long long)d->stream_rows);
-    if ((unsigned)d->pattern > FO_PATTERN_JOINT || (unsigned)d->strategy.kind > FO_STRATEGY_DIRECT)
+    if ((unsigned)d->pattern > FO_PATTERN_BLOCK || (unsigned)d->strategy.kind > FO_STRATEGY_DIRECT)
         return fo_base_error(FO_INVALID, "schedule: pattern %d with strategy %d is unknown",
                              (int)d->pattern, (int)d->strategy.kind);
     return FO_OK;
@@ -175,14 +187,18 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
     fo_status status = check_desc(desc, rank);
     if (status != FO_OK)
         return status;
+    fo_pattern pattern = desc->pattern;
     fo_builder b = {.desc = desc,
                     .ranks = desc->ranks,
                     .rank = rank,
-                    .gathers = desc->pattern != FO_PATTERN_REDUCE,
-                    .reduces =
-                        desc->pattern == FO_PATTERN_REDUCE || desc->pattern == FO_PATTERN_JOINT,
-                    .second =
-                        desc->pattern == FO_PATTERN_GATHER2 || desc->pattern == FO_PATTERN_JOINT,
+                    .gathers = pattern != FO_PATTERN_REDUCE,
+                    .reduces = pattern == FO_PATTERN_REDUCE || pattern == FO_PATTERN_JOINT ||
+                               pattern == FO_PATTERN_BLOCK,
+                    .primary = pattern == FO_PATTERN_GATHER || pattern == FO_PATTERN_GATHER2 ||
+                               pattern == FO_PATTERN_BLOCK,
+                    .second = pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_JOINT ||
+                              pattern == FO_PATTERN_WGRAD,
+                    .block = pattern == FO_PATTERN_BLOCK,
                     .widest = fo_shard_rows(desc->rows, desc->ranks, 0)};
     b.parts = parts_of(&b);
     size_t cells = (size_t)desc->ranks * (size_t)b.parts;
@@ -196,7 +212,7 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
         return fo_base_error(FO_NO_MEMORY, "schedule: no memory for a program");
     }
     memset(tables, 0xff, cells * 7 * sizeof *tables); /* all -1 */
-    int32_t **names[7] = {&b.g_recv, &b.g_send, &b.r_recv, &b.r_send, &b.first, &b.wgrad, &b.add};
+    int32_t **names[7] = {&b.g_recv, &b.g_send, &b.r_recv, &b.r_send, &b.main, &b.side, &b.add};
     for (int i = 0; i < 7; i++)
         *names[i] = tables + (size_t)i * cells;
     b.program->ranks = desc->ranks;

@@ -15,13 +15,16 @@ typedef struct fo_builder {
     int parts;      /* sub-slices a shard */
     bool gathers;   /* input rows travel on channel 0 */
     bool reduces;   /* partial sums travel on channel 1 */
-    bool second;    /* there is a second computation (wgrad) */
+    bool primary;   /* slot 0 computes on gathered rows */
+    bool second;    /* slot 1 computes weight gradients of gathered rows */
+    bool block;     /* slot 1 computes the partial sums, from what slot 0 made of gathered rows */
     int64_t widest; /* rows of the largest shard */
     int32_t buffer[FO_BUFFER_ROLES];
     fo_program *program;
     fo_status status;
-    /* index of the task of (step, sub), -1: none */
-    int32_t *g_recv, *g_send, *r_recv, *r_send, *first, *wgrad, *add;
+    /* index of the task of (step, sub), -1: none. main: computations whose result leaves or is the output;
+     * side: the others, weight gradients or a block's first product */
+    int32_t *g_recv, *g_send, *r_recv, *r_send, *main, *side, *add;
 } fo_builder;
 
 /* A slice: sub-slice `sub` of shard `shard`. */
@@ -62,10 +65,11 @@ void fo_schedule_build_direct(fo_builder *b); /* direct.c */
 /* Receives of the gathered shard of step `step` (>= 1) and the sending on of step `step`'s shard. */
 int32_t fo_schedule_build_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at);
 int32_t fo_schedule_build_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at);
-/* First computation of a gather pattern / second computation on the gathered rows of a step. `at`: row
- * inside GATHERED. */
+/* Computation `slot` on the gathered rows of a step. `at`: row inside GATHERED. */
 int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at);
-/* First computation of a reduce pattern, into `out`, adding `add`. */
+/* The computations that read gathered rows last. */
+const int32_t *fo_schedule_build_readers(const fo_builder *b);
+/* The computation of partial sums of a step, into `out`, adding `add`. */
 int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out);
 int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer,
                                       int64_t at);

@@ -6,7 +6,7 @@
  * after the other beside the computations, chunk c's reduce-scatter behind chunk c+1's computation,
  * chunk c+1's all-gather behind chunk c's. Weight gradients keep the order of every other strategy
  * (shard after shard), so with chunks they come after the chunked computations; the last chunk's
- * reduce-scatter then hides behind them. Local partials wait in float32, so that sums have the bits of a
+ * reduce-scatter then hides behind them. BLOCK takes a chunk through both products. Local partials wait in float32, so that sums have the bits of a
  * fused addition. */
 #include "schedule/builder.h"
 
@@ -68,11 +68,11 @@ static void reduce_compute(fo_builder *b, int i, int c)
 static void before_reduce(fo_builder *b, int c)
 {
     for (int i = 0; i < b->ranks; i++) {
-        fo_schedule_build_dep(b, b->first[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
+        fo_schedule_build_dep(b, b->main[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
         if (c > 0)
             fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, i, c - 1)], FO_DEP_DONE);
         if (b->parts == 1 && b->second)
-            fo_schedule_build_dep(b, b->wgrad[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
+            fo_schedule_build_dep(b, b->side[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
     }
 }
 
@@ -94,7 +94,7 @@ static void reduce_add(fo_builder *b, int i, int c)
     b->add[fo_schedule_build_at(b, i, c)] = fo_schedule_build_emit(b, &task);
     if (b->add[fo_schedule_build_at(b, i, c)] < 0)
         return;
-    fo_schedule_build_dep(b, b->first[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->main[fo_schedule_build_at(b, i, c)], FO_DEP_DONE);
     fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, i, c)], FO_DEP_ROWS);
 }
 
@@ -128,12 +128,11 @@ void fo_schedule_build_slices(fo_builder *b)
     for (int c = 0; b->gathers && c < b->parts; c++)
         gather_chunk(b, c);
     for (int c = 0; c < b->parts; c++) {
-        for (int i = 0; i < b->ranks; i++) {
-            if (!b->reduces)
-                gather_compute(b, 0, i, c);
-            else
-                reduce_compute(b, i, c);
-            if (b->reduces && c) /* one addition a computation: every hop has one to hide behind */
+        for (int i = 0; b->primary && i < b->ranks; i++)
+            gather_compute(b, 0, i, c);
+        for (int i = 0; b->reduces && i < b->ranks; i++) {
+            reduce_compute(b, i, c);
+            if (c) /* one addition a computation: every hop has one to hide behind */
                 reduce_step(b, i, c - 1);
         }
     }

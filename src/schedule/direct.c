@@ -14,8 +14,7 @@ static void gather_transfers(fo_builder *b, int step)
         int from = fo_schedule_mod(b->rank - step, b->ranks);
         if (fo_schedule_build_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
             continue;
-        fo_schedule_build_dep_slot(b, b->first, step, FO_DEP_SPACE);
-        fo_schedule_build_dep_slot(b, b->wgrad, step, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), step, FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
         fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
@@ -119,6 +118,25 @@ static void joint(fo_builder *b)
         reduce_compute(b, last, k);
 }
 
+static void block(fo_builder *b)
+{
+    for (int i = 0; i < b->ranks; i++) {
+        if (i + 1 < b->ranks)
+            gather_transfers(b, i + 1);
+        if (i)
+            reduce_recvs(b, i - 1);
+        for (int k = 0; k < b->parts; k++) {
+            gather_compute(b, 0, i, k);
+            if (i)
+                reduce_compute(b, i - 1, k);
+        }
+        if (i)
+            adds_after(b, i - 1);
+    }
+    for (int k = 0; k < b->parts; k++)
+        reduce_compute(b, b->ranks - 1, k);
+}
+
 void fo_schedule_build_direct(fo_builder *b)
 {
     int64_t slots = FO_RING_SLOTS * b->widest;
@@ -127,15 +145,19 @@ void fo_schedule_build_direct(fo_builder *b)
         joint(b);
         return;
     }
+    if (b->block) {
+        block(b);
+        return;
+    }
     for (int i = 0; i < b->ranks; i++) {
         if (b->gathers && i + 1 < b->ranks)
             gather_transfers(b, i + 1);
         if (b->reduces)
             reduce_recvs(b, i);
         for (int k = 0; k < b->parts; k++) {
-            if (b->gathers)
+            if (b->primary)
                 gather_compute(b, 0, i, k);
-            else
+            if (b->reduces)
                 reduce_compute(b, i, k);
             if (b->second)
                 gather_compute(b, 1, i, k);

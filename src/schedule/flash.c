@@ -5,7 +5,11 @@
  *
  * JOINT computes D0 W0 D1 W1 ... W(N-1) and D(N-1) last (D: dgrad, reduce-scatter order; W: wgrad,
  * all-gather order): both transfers have computations behind them all the time, and the dgrad that adds
- * what arrives is never next to the one whose result is just leaving. */
+ * what arrives is never next to the one whose result is just leaving.
+ *
+ * BLOCK computes A0 A1 B1 A2 B2 ... A(N-1) B(N-1) and B0 last (A, B: first and second product on the shard
+ * of all-gather step i): both rings walk the same way, so the second product's partial of a shard leaves
+ * right behind the shard itself, and the own shard is first in one and last in the other. */
 #include "schedule/builder.h"
 
 static int64_t slot_row(const fo_builder *b, int step)
@@ -24,8 +28,7 @@ static void gather_step(fo_builder *b, int step)
         fo_schedule_build_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
         if (b->g_recv[fo_schedule_build_at(b, step + 1, k)] < 0)
             continue;
-        fo_schedule_build_dep_slot(b, b->first, step + 1, FO_DEP_SPACE);
-        fo_schedule_build_dep_slot(b, b->wgrad, step + 1, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), step + 1, FO_DEP_SPACE);
         fo_schedule_build_dep_slot(b, b->g_send, step + 1, FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
@@ -45,7 +48,7 @@ static void reduce_recvs(fo_builder *b, int step)
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     for (int k = 0; step >= 1 && k < b->parts; k++) {
         if (fo_schedule_build_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
-            fo_schedule_build_dep_slot(b, b->first, step, FO_DEP_SPACE);
+            fo_schedule_build_dep_slot(b, b->main, step, FO_DEP_SPACE);
     }
 }
 
@@ -86,6 +89,23 @@ static void joint(fo_builder *b)
         reduce_compute(b, last, k);
 }
 
+static void block(fo_builder *b)
+{
+    for (int i = 0; i < b->ranks; i++) {
+        gather_step(b, i);
+        if (i)
+            reduce_recvs(b, i - 1);
+        for (int k = 0; k < b->parts; k++) {
+            gather_compute(b, 0, i, k);
+            if (i)
+                reduce_compute(b, i - 1, k);
+        }
+    }
+    reduce_recvs(b, b->ranks - 1);
+    for (int k = 0; k < b->parts; k++)
+        reduce_compute(b, b->ranks - 1, k);
+}
+
 void fo_schedule_build_flash(fo_builder *b)
 {
     int64_t slots = FO_RING_SLOTS * b->widest;
@@ -94,15 +114,19 @@ void fo_schedule_build_flash(fo_builder *b)
         joint(b);
         return;
     }
+    if (b->block) {
+        block(b);
+        return;
+    }
     for (int i = 0; i < b->ranks; i++) {
         if (b->gathers)
             gather_step(b, i);
         else
             reduce_recvs(b, i);
         for (int k = 0; k < b->parts; k++) {
-            if (b->gathers)
+            if (b->primary)
                 gather_compute(b, 0, i, k);
-            else
+            if (b->reduces)
                 reduce_compute(b, i, k);
             if (b->second)
                 gather_compute(b, 1, i, k);

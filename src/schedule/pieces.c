@@ -47,20 +47,26 @@ int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int 
     task.slot = slot;
     task.in = gathered(b, step, s, at);
     if (slot == 0)
-        task.out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.row);
+        task.out = fo_schedule_build_ref(b, b->block ? FO_BUFFER_HIDDEN : FO_BUFFER_OUTPUT, s.row);
     int32_t index = fo_schedule_build_emit(b, &task);
-    (slot ? b->wgrad : b->first)[fo_schedule_build_at(b, step, sub)] = index;
+    (slot || b->block ? b->side : b->main)[fo_schedule_build_at(b, step, sub)] = index;
     return index;
+}
+
+const int32_t *fo_schedule_build_readers(const fo_builder *b)
+{
+    return b->second || b->block ? b->side : b->main;
 }
 
 int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out)
 {
     fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
     fo_task task = slice_task(FO_TASK_COMPUTE, step, s);
-    task.in = fo_schedule_build_ref(b, FO_BUFFER_FULL, s.row);
+    task.slot = b->block;
+    task.in = fo_schedule_build_ref(b, b->block ? FO_BUFFER_HIDDEN : FO_BUFFER_FULL, s.row);
     task.add = add;
     task.out = out;
-    return b->first[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
+    return b->main[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
 int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer,

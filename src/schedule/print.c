@@ -21,7 +21,8 @@ static const char *const column_names[COLUMNS] = {"computes", "sends", "receives
 
 static const char *pattern_name(fo_pattern pattern)
 {
-    static const char *const names[] = {"gather", "reduce", "gather2", "joint"};
+    static const char *const names[] = {"gather", "reduce", "gather2",
+                                        "joint",  "wgrad",  "block"};
     return names[pattern];
 }
 
@@ -29,7 +30,9 @@ static const char *pattern_text(fo_pattern pattern)
 {
     static const char *const texts[] = {
         "all-gather -> compute", "compute -> reduce-scatter", "all-gather -> dgrad (D), wgrad (W)",
-        "dgrad (D) -> reduce-scatter (p), all-gather (x) -> wgrad (W)"};
+        "dgrad (D) -> reduce-scatter (p), all-gather (x) -> wgrad (W)",
+        "all-gather -> wgrad (W)",
+        "all-gather (x) -> first product (A) -> second product (B) -> reduce-scatter (p)"};
     return texts[pattern];
 }
 
@@ -98,10 +101,14 @@ static bool in_column(const fo_task *task, column which)
 
 static const char *mark_of(const fo_task *task, fo_pattern pattern, column which)
 {
-    bool second = pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_JOINT;
+    bool second = pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_JOINT ||
+                  pattern == FO_PATTERN_WGRAD;
     if (which == COMPUTES && second)
         return task->slot ? "W" : "D";
-    if ((which == SENDS || which == RECEIVES) && pattern == FO_PATTERN_JOINT)
+    if (which == COMPUTES && pattern == FO_PATTERN_BLOCK)
+        return task->slot ? "B" : "A";
+    if ((which == SENDS || which == RECEIVES) &&
+        (pattern == FO_PATTERN_JOINT || pattern == FO_PATTERN_BLOCK))
         return task->channel ? "p" : "x";
     return "";
 }

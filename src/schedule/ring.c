@@ -7,8 +7,8 @@ static void barrier(fo_builder *b, int step)
 {
     if (step < 1)
         return;
-    fo_schedule_build_dep(b, b->first[step - 1], FO_DEP_DONE);
-    fo_schedule_build_dep(b, b->wgrad[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->main[step - 1], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->side[step - 1], FO_DEP_DONE);
     fo_schedule_build_dep(b, b->add[step - 1], FO_DEP_DONE);
     fo_schedule_build_dep(b, b->g_recv[step], FO_DEP_DONE);
     fo_schedule_build_dep(b, b->r_recv[step - 1], FO_DEP_DONE);
@@ -53,7 +53,7 @@ static void reduce_transfers(fo_builder *b, int step)
         barrier(b, step);
     if (fo_schedule_build_reduce_send(b, step - 1, 0, right, shard_row(b, before)) >= 0) {
         barrier(b, step);
-        b->program->tasks[b->r_send[step - 1]].step = step;
+        b->program->tasks[b->r_send[step - 1]].step++;
     }
 }
 
@@ -87,7 +87,7 @@ static void reduce_add(fo_builder *b, int step)
     b->add[step] = fo_schedule_build_emit(b, &task);
     if (b->add[step] < 0)
         return;
-    fo_schedule_build_dep(b, b->first[step], FO_DEP_DONE);
+    fo_schedule_build_dep(b, b->main[step], FO_DEP_DONE);
     fo_schedule_build_dep(b, b->r_recv[step], FO_DEP_DONE);
 }
 
@@ -95,14 +95,18 @@ void fo_schedule_build_ring(fo_builder *b)
 {
     int64_t all = b->desc->rows;
     fo_schedule_build_buffers(b, all, all, all, all);
+    for (int i = 0; b->block && i < b->ranks; i++) {
+        gather_transfers(b, i);
+        gather_compute(b, 0, i);
+    }
     for (int i = 0; i < b->ranks; i++) {
-        if (b->gathers)
+        if (b->gathers && !b->block)
             gather_transfers(b, i);
         if (b->reduces)
             reduce_transfers(b, i);
         if (b->reduces)
             reduce_compute(b, i);
-        else
+        else if (b->primary)
             gather_compute(b, 0, i);
         if (b->second)
             gather_compute(b, 1, i);

@@ -45,6 +45,18 @@ static bool role_ok(const fo_program *p, const fo_task *task)
     return received == (task->kind == FO_TASK_RECV);
 }
 
+static bool is_hidden(const fo_program *p, fo_ref ref)
+{
+    return ref.buffer >= 0 && p->buffers[ref.buffer].role == FO_BUFFER_HIDDEN;
+}
+
+static bool hidden_ok(const fo_program *p, const fo_task *task)
+{
+    bool block = p->pattern == FO_PATTERN_BLOCK && task->kind == FO_TASK_COMPUTE;
+    return is_hidden(p, task->out) == (block && task->slot == 0) &&
+           is_hidden(p, task->in) == (block && task->slot == 1) && !is_hidden(p, task->add);
+}
+
 static fo_status check_task(const fo_check *c, int rank, int32_t t)
 {
     const fo_program *p = c->programs[rank];
@@ -57,13 +69,18 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
         return fo_schedule_check_broken(c, node, "its rows are outside the operation");
     bool reads = task->kind != FO_TASK_RECV;
     bool writes = task->kind == FO_TASK_RECV || task->kind == FO_TASK_ADD ||
-                  task->kind == FO_TASK_COPY || (task->kind == FO_TASK_COMPUTE && task->slot == 0);
+                  task->kind == FO_TASK_COPY ||
+                  (task->kind == FO_TASK_COMPUTE &&
+                   (task->slot == 0 || p->pattern == FO_PATTERN_BLOCK));
     if (!ref_ok(p, task, task->in, reads) || !ref_ok(p, task, task->out, writes) ||
         !ref_ok(p, task, task->add, task->kind == FO_TASK_ADD))
         return fo_schedule_check_broken(c, node, "it names rows outside a buffer");
     if (!role_ok(p, task))
         return fo_schedule_check_broken(
             c, node, "only RECVs write to GATHERED and STAGING, and to nothing else");
+    if (!hidden_ok(p, task))
+        return fo_schedule_check_broken(
+            c, node, "only a block's first product writes HIDDEN, only its second reads it");
     if (is_comm(task) && (task->peer < 0 || task->peer >= c->ranks))
         return fo_schedule_check_broken(c, node, "its peer is not a rank");
     if (task->dep_first < 0 || task->dep_count < 0 ||
@@ -154,7 +171,8 @@ static void count_up(const fo_check *c, fo_verdict *v)
         int64_t staging = 0, sent = 0;
         for (int32_t b = 0; b < p->buffer_count; b++) {
             fo_buffer_role role = p->buffers[b].role;
-            if (role != FO_BUFFER_SHARD && role != FO_BUFFER_FULL && role != FO_BUFFER_OUTPUT)
+            if (role != FO_BUFFER_SHARD && role != FO_BUFFER_FULL && role != FO_BUFFER_HIDDEN &&
+                role != FO_BUFFER_OUTPUT)
                 staging += p->buffers[b].rows;
         }
         for (int32_t t = 0; t < p->task_count; t++)

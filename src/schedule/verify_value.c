@@ -113,8 +113,8 @@ static fo_status write_result(symbols *s, int32_t node, int rank, const fo_task 
 {
     const fo_program *p = s->c->programs[rank];
     content *b = at(s, rank, task->out.buffer);
-    bool output = p->buffers[task->out.buffer].role == FO_BUFFER_OUTPUT;
-    if (output)
+    fo_buffer_role role = p->buffers[task->out.buffer].role;
+    if (role == FO_BUFFER_OUTPUT || role == FO_BUFFER_HIDDEN)
         for (int32_t i = 0; i < b->count; i++)
             if (b->spans[i].begin < task->out.row + task->rows && task->out.row < b->spans[i].end)
                 return fo_schedule_check_broken(s->c, node, "it writes a result row a second time");
@@ -151,9 +151,11 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
     span in, add;
     if (!read_ref(s, rank, task, task->in, &in) || in.count != 0)
         return fo_schedule_check_broken(c, node, "its input does not hold the rows it computes on");
-    if (task->slot == 1)
-        return second_computation(s, node, rank, task);
     fo_pattern pattern = c->programs[rank]->pattern;
+    if (pattern == FO_PATTERN_BLOCK && task->slot == 0)
+        return write_result(s, node, rank, task, in);
+    if (pattern != FO_PATTERN_BLOCK && task->slot == 1)
+        return second_computation(s, node, rank, task);
     if (pattern == FO_PATTERN_GATHER || pattern == FO_PATTERN_GATHER2) {
         span value = {.count = -1};
         return write_result(s, node, rank, task, value);
@@ -237,11 +239,16 @@ static fo_status check_outputs(symbols *s)
     for (int r = 0; r < s->c->ranks; r++) {
         const fo_program *p = s->c->programs[r];
         bool gather = p->pattern == FO_PATTERN_GATHER || p->pattern == FO_PATTERN_GATHER2;
-        bool second = p->pattern == FO_PATTERN_GATHER2 || p->pattern == FO_PATTERN_JOINT;
+        bool second = p->pattern == FO_PATTERN_GATHER2 || p->pattern == FO_PATTERN_JOINT ||
+                      p->pattern == FO_PATTERN_WGRAD;
         int64_t rows = gather ? p->rows : fo_shard_rows(p->rows, s->c->ranks, r);
         for (int32_t b = 0; b < p->buffer_count; b++) {
             span v = {0};
-            if (p->buffers[b].role != FO_BUFFER_OUTPUT || !rows)
+            if (p->buffers[b].role == FO_BUFFER_HIDDEN && p->pattern == FO_PATTERN_BLOCK && p->rows &&
+                !read_span(at(s, r, b), 0, p->rows, &v))
+                return fo_base_error(FO_SCHEDULE,
+                                     "rank %d: rows between the two products are missing", r);
+            if (p->buffers[b].role != FO_BUFFER_OUTPUT || p->pattern == FO_PATTERN_WGRAD || !rows)
                 continue;
             if (!read_span(at(s, r, b), 0, rows, &v) ||
                 (!gather && (v.count != s->c->ranks || v.first != (r + 1) % s->c->ranks)))

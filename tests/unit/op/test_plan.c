@@ -209,6 +209,7 @@ static double expected(const run *r, int64_t row, int64_t col)
             for (int64_t k = 0; k < d->out; k++)
                 sum += local_of(r, q, row, k) * weight(r, q, k * d->in + col);
         return sum;
+    default: break;
     }
     return sum;
 }

@@ -33,7 +33,7 @@ static void test_dropped_tasks(void **state)
 {
     static const fo_task_kind kinds[] = {FO_TASK_COMPUTE, FO_TASK_SEND, FO_TASK_RECV};
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int k = 0; k < 3; k++)
             for (int rank = 0; rank < 4; rank++)
                 for (int n = 0; n < 6; n++) {
@@ -58,7 +58,7 @@ static void test_dropped_add(void **state)
 static void test_dropped_slice(void **state)
 {
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++) {
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++) {
         set s = flash(pattern);
         for (int r = 0; r < 4; r++)
             for (int32_t t = s.programs[r]->task_count - 1; t >= 0; t--)
@@ -71,7 +71,7 @@ static void test_dropped_slice(void **state)
 static void test_swapped_sends(void **state)
 {
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++) {
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++) {
         set s = flash(pattern);
         int channel = pattern == FO_PATTERN_REDUCE;
         fo_task *a = task_of(&s, 1, FO_TASK_SEND, channel, 2), old = *a;
@@ -116,7 +116,7 @@ static void test_wrong_rows(void **state)
 {
     static const fo_task_kind kinds[] = {FO_TASK_COMPUTE, FO_TASK_SEND, FO_TASK_RECV};
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int k = 0; k < 3; k++)
             for (int change = 0; change < 5; change++) {
                 set s = flash(pattern);
@@ -163,11 +163,9 @@ static void test_wrong_buffers(void **state)
 static bool needed(const fo_program *p, const fo_task *task, const fo_dep *dep)
 {
     const fo_task *before = &p->tasks[dep->task];
-    if (dep->mode == FO_DEP_SPACE && before->step == 0)
+    int first = p->pattern == FO_PATTERN_BLOCK && task->channel == 1; /* one step behind */
+    if (dep->mode == FO_DEP_SPACE && before->step == first)
         return false;
-    if (dep->mode == FO_DEP_SPACE && task->channel == 0 && before->kind == FO_TASK_COMPUTE &&
-        before->slot == 0 && p->pattern >= FO_PATTERN_GATHER2)
-        return false; /* the second computation reads the slot last */
     return p->pattern != FO_PATTERN_GATHER2 || task->kind != FO_TASK_COMPUTE || task->slot == 0;
 }
 
@@ -193,7 +191,7 @@ static void test_dropped_deps(void **state)
 {
     int dropped = 0;
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++) {
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++) {
         set s = build(pattern, "flash:1", 6, 12, 2);
         for (int32_t t = 0; t < s.programs[1]->task_count; t++)
             dropped += drop_each_dep(pattern, t, s.programs[1]->tasks[t].dep_count);
@@ -411,7 +409,7 @@ static void test_double_contribution(void **state)
 static void test_wgrad_order(void **state)
 {
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER2; pattern <= FO_PATTERN_JOINT; pattern++) {
+    for (fo_pattern pattern = FO_PATTERN_GATHER2; pattern <= FO_PATTERN_WGRAD; pattern++) {
         set s = build(pattern, "none", 4, 32, 1);
         fo_program *p = s.programs[3];
         int32_t found[2] = {-1, -1};

@@ -65,6 +65,10 @@ static void test_golden(void **state)
     check_golden("gather2_slice_2", FO_PATTERN_GATHER2, "slice:2", 3, 48);
     check_golden("joint_flash_2", FO_PATTERN_JOINT, "flash:2", 4, 64);
     check_golden("joint_ring", FO_PATTERN_JOINT, "ring", 3, 48);
+    check_golden("wgrad_flash", FO_PATTERN_WGRAD, "flash", 3, 48);
+    check_golden("block_flash", FO_PATTERN_BLOCK, "flash", 4, 64);
+    check_golden("block_none", FO_PATTERN_BLOCK, "none", 3, 48);
+    check_golden("block_ring", FO_PATTERN_BLOCK, "ring", 3, 48);
 }
 
 static int count(const char *text, const char *word)
@@ -103,7 +107,7 @@ static void check_brackets(const char *json)
 static void test_json(void **state)
 {
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             fo_schedule_desc desc = describe(pattern, "flash:2", ranks, 8 * ranks, 1);
             fo_verdict verdict;

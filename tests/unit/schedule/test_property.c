@@ -16,6 +16,12 @@ static int mod(int value, int n)
     return (value % n + n) % n;
 }
 
+static bool reduces(fo_pattern pattern)
+{
+    return pattern == FO_PATTERN_REDUCE || pattern == FO_PATTERN_JOINT ||
+           pattern == FO_PATTERN_BLOCK;
+}
+
 /* Rows that one rank sends: each of its N-1 shards once per travelling tensor. */
 static void check_volume(const set *s)
 {
@@ -28,20 +34,18 @@ static void check_volume(const set *s)
         }
     int64_t once = s->desc.rows * (s->ranks - 1);
     assert_int_equal(gathered, s->desc.pattern == FO_PATTERN_REDUCE ? 0 : once);
-    assert_int_equal(reduced,
-                     s->desc.pattern == FO_PATTERN_REDUCE || s->desc.pattern == FO_PATTERN_JOINT
-                         ? once
-                         : 0);
+    assert_int_equal(reduced, reduces(s->desc.pattern) ? once : 0);
 }
 
 /* The order in which shards are computed is the pattern's, whatever the strategy. */
 static void check_order(const set *s)
 {
-    bool reduces = s->desc.pattern == FO_PATTERN_REDUCE || s->desc.pattern == FO_PATTERN_JOINT;
+    bool block = s->desc.pattern == FO_PATTERN_BLOCK;
+    int partials = block ? 1 : reduces(s->desc.pattern) ? 0 : -1; /* slot of the sums */
     bool chunks = s->desc.strategy.kind == FO_STRATEGY_SLICE;
     for (int r = 0; r < s->ranks; r++)
         for (int slot = 0; slot < 2; slot++) {
-            bool gather_order = !reduces || slot == 1;
+            bool gather_order = slot != partials;
             int last_step = 0, last_sub = 0;
             for (int32_t t = 0; t < s->programs[r]->task_count; t++) {
                 const fo_task *task = &s->programs[r]->tasks[t];
@@ -49,7 +53,7 @@ static void check_order(const set *s)
                     continue;
                 int step = gather_order ? mod(r - task->shard, s->ranks)
                                         : mod(r - 1 - task->shard, s->ranks);
-                bool by_chunk = chunks && slot == 0;
+                bool by_chunk = chunks && (slot == 0 || block);
                 int64_t now = by_chunk ? task->sub * 1000 + step : step * 1000 + task->sub;
                 int64_t before =
                     by_chunk ? last_sub * 1000 + last_step : last_step * 1000 + last_sub;
@@ -124,11 +128,23 @@ static void test_joint(void **state)
     sweep(FO_PATTERN_JOINT);
 }
 
+static void test_wgrad(void **state)
+{
+    (void)state;
+    sweep(FO_PATTERN_WGRAD);
+}
+
+static void test_block(void **state)
+{
+    (void)state;
+    sweep(FO_PATTERN_BLOCK);
+}
+
 static void test_many_ranks(void **state)
 {
     static const char *const strategies[] = {"none", "slice:4", "ring", "flash:4", "direct:2"};
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int i = 0; i < 5; i++)
             check(pattern, strategies[i], MAX_RANKS, 64 * MAX_RANKS - 5, 4);
 }
@@ -137,9 +153,9 @@ static void test_many_ranks(void **state)
 static void test_staging(void **state)
 {
     static const char *const strategies[] = {"flash", "flash:3", "direct:2"};
-    static const int64_t buffers[] = {3, 6, 3, 9}; /* of a shard each, by pattern */
+    static const int64_t buffers[] = {3, 6, 3, 9, 3, 9}; /* of a shard each, by pattern */
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int i = 0; i < 3; i++)
             for (int ranks = 2; ranks <= 32; ranks += 6) {
                 fo_verdict verdict;
@@ -195,7 +211,8 @@ static void test_default_parts(void **state)
         int subs;
     } cases[] = {{FO_PATTERN_GATHER, 400, 1}, {FO_PATTERN_REDUCE, 400, 1},
                  {FO_PATTERN_GATHER2, 12, 2}, {FO_PATTERN_GATHER2, 400, 16},
-                 {FO_PATTERN_JOINT, 24, 3},   {FO_PATTERN_JOINT, 3, 1}};
+                 {FO_PATTERN_JOINT, 24, 3},   {FO_PATTERN_JOINT, 3, 1},
+                 {FO_PATTERN_WGRAD, 24, 3},   {FO_PATTERN_BLOCK, 400, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         set s = build(cases[i].pattern, "flash", 2, cases[i].rows, 4);
@@ -264,6 +281,8 @@ int main(void)
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_gather2),
         cmocka_unit_test(test_joint),
+        cmocka_unit_test(test_wgrad),
+        cmocka_unit_test(test_block),
         cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_staging),
         cmocka_unit_test(test_verdict),

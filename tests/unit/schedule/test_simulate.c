@@ -78,7 +78,8 @@ static uint64_t reduced_result(int64_t row, int owner, int ranks)
 
 static bool gathers(fo_pattern pattern)
 {
-    return pattern == FO_PATTERN_GATHER || pattern == FO_PATTERN_GATHER2;
+    return pattern == FO_PATTERN_GATHER || pattern == FO_PATTERN_GATHER2 ||
+           pattern == FO_PATTERN_WGRAD;
 }
 
 static bool is_comm(const fo_task *task)
@@ -169,12 +170,14 @@ static void compute_row(world *w, int rank, int32_t t)
     int64_t offset = w->states[rank][t].ready++, row = task->row + offset;
     uint64_t in = read_row(w, rank, t, task->in, offset), value = in;
     uint64_t add = task->add.buffer >= 0 ? read_row(w, rank, t, task->add, offset) : 0;
+    bool block = p->pattern == FO_PATTERN_BLOCK;
     if (task->kind == FO_TASK_COMPUTE) {
-        if (in != input(row))
+        if (in != (block && task->slot == 1 ? gathered_result(row) : input(row)))
             w->wrong = "a computation read other rows than its own";
-        value = gathers(p->pattern) ? gathered_result(row) : partial(row, rank);
+        value = gathers(p->pattern) || (block && task->slot == 0) ? gathered_result(row)
+                                                                  : partial(row, rank);
     }
-    if (task->kind == FO_TASK_COMPUTE && task->slot == 1) {
+    if (task->kind == FO_TASK_COMPUTE && task->slot == 1 && !block) {
         int64_t seen = 0; /* rows of the shards before, in the order r, r-1, ... */
         int shard = rank;
         while (seen + fo_shard_rows(p->rows, p->ranks, shard) <= w->wgrad[rank]) {
@@ -368,7 +371,8 @@ static const char *check_outputs(const world *w)
                 if (w->memory[r][b][i] !=
                     (gather ? gathered_result(i) : reduced_result(base + i, r, p->ranks)))
                     return "a result row is wrong";
-        if (p->pattern >= FO_PATTERN_GATHER2 && w->wgrad[r] != p->rows)
+        if (p->pattern >= FO_PATTERN_GATHER2 && p->pattern != FO_PATTERN_BLOCK &&
+            w->wgrad[r] != p->rows)
             return "the second computation lacks rows";
         for (int32_t t = 0; t < p->task_count; t++)
             if (w->states[r][t].ready != p->tasks[t].rows)
@@ -399,7 +403,7 @@ static void test_built_programs(void **unused)
 {
     static const int64_t rows[] = {1, 4, 11, 26};
     (void)unused;
-    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_JOINT; pattern++)
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
         for (int i = 0; i < STRATEGIES; i++)
             for (int ranks = 1; ranks <= 7; ranks++)
                 for (int m = 0; m < 4; m++) {
