@@ -123,7 +123,8 @@ static fo_status lay_out_queues(fo_exec *exec)
 
 static bool is_external(fo_buffer_role role)
 {
-    return role == FO_BUFFER_SHARD || role == FO_BUFFER_FULL || role == FO_BUFFER_OUTPUT;
+    return role == FO_BUFFER_SHARD || role == FO_BUFFER_FULL || role == FO_BUFFER_HIDDEN ||
+           role == FO_BUFFER_OUTPUT;
 }
 
 static fo_status allocate_buffers(fo_exec *exec)
@@ -169,6 +170,7 @@ fo_status fo_exec_create(const fo_exec_desc *desc, fo_exec **out)
     exec->compute = desc->compute;
     exec->name = desc->name;
     exec->tag = desc->tag;
+    exec->recorder = desc->recorder;
     exec->views = (desc->endpoint->ops->caps & FO_TRANSPORT_VIEW) != 0;
     memcpy(exec->row_bytes, desc->row_bytes, sizeof exec->row_bytes);
     memcpy(exec->tile_rows, desc->tile_rows, sizeof exec->tile_rows);

@@ -64,7 +64,8 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     fo_status status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
         status = fo_exec_progress_poll(exec);
-    int64_t waited = fo_base_clock_ns() - begin;
+    int64_t end = fo_base_clock_ns(), waited = end - begin;
+    fo_exec_record_wait(exec, root, begin, end);
     exec->tasks[root].waited_ns += waited;
     exec->stats.exposed_ns += waited;
     return status;
@@ -140,7 +141,9 @@ static fo_status run_task(fo_exec *exec, int32_t index)
             return status;
         int64_t begin = fo_base_clock_ns();
         status = run_tile(exec, task, state, rows);
-        exec->stats.compute_ns += fo_base_clock_ns() - begin;
+        int64_t end = fo_base_clock_ns();
+        exec->stats.compute_ns += end - begin;
+        fo_exec_record_tile(exec, index, rows, begin, end);
         /* what this tile finished can leave now, and what has arrived is seen in time */
         if (status == FO_OK && exec->unfinished)
             status = fo_exec_progress_poll(exec);
@@ -170,6 +173,7 @@ static void rewind_run(fo_exec *exec)
         exec_task *state = &exec->tasks[t];
         state->ready = 0;
         state->issued = state->completed = state->released = 0;
+        state->seen_ns = 0;
     }
     for (int32_t q = 0; q < exec->queue_count; q++)
         exec->queues[q].next = exec->queues[q].oldest = 0;
@@ -182,6 +186,7 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     memcpy(exec->external, external, sizeof exec->external);
     exec->context = context;
     rewind_run(exec);
+    fo_exec_record_begin(exec);
     fo_status status = fo_exec_progress_poll(exec);
     for (int32_t i = 0; status == FO_OK && i < exec->lane_count; i++)
         status = run_task(exec, exec->lane[i]);

@@ -10,6 +10,7 @@
 #ifndef FO_EXEC_EXEC_H
 #define FO_EXEC_EXEC_H
 
+#include "base/recorder.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
 
@@ -34,6 +35,7 @@ typedef struct fo_exec_desc {
         tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
     const char *name; /* operation, for messages; borrowed */
+    fo_recorder *const *recorder; /* where there is a recorder at times; NULL: never. Borrowed */
 } fo_exec_desc;
 
 typedef struct fo_exec fo_exec;

@@ -104,6 +104,7 @@ static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
                                        exec->tag + (uint32_t)task->channel, data, bytes, 0);
         if (status != FO_OK)
             return status;
+        fo_exec_record_seen(exec, (int32_t)(task - exec->program->tasks));
         state->issued++;
         exec->movements++;
         exec->stats.sent_bytes += (int64_t)bytes;
@@ -158,8 +159,8 @@ static void release_views(fo_exec *exec, const fo_task *task, exec_task *state)
     }
 }
 
-/* Notes the chunks of one task that are done, in order. */
-static fo_status complete_task(fo_exec *exec, int32_t index)
+/* Notes the chunks of one task that are done, in order. `place`: of the task in its queue. */
+static fo_status complete_task(fo_exec *exec, int32_t index, int32_t place)
 {
     const fo_task *task = &exec->program->tasks[index];
     exec_task *state = &exec->tasks[index];
@@ -172,7 +173,9 @@ static fo_status complete_task(fo_exec *exec, int32_t index)
             return status;
         int64_t begin;
         chunk_rows(exec, task, state->completed, &begin, &state->ready);
-        state->completed++;
+        fo_exec_record_seen(exec, index);
+        if (++state->completed == state->chunks)
+            fo_exec_record_done(exec, index, place);
         exec->movements++;
         exec->last_progress_ns = 0; /* renewed by the next wait */
     }
@@ -199,7 +202,7 @@ static fo_status complete_queue(fo_exec *exec, exec_queue *queue)
         }
         if (!exec->tasks[index].issued)
             break;
-        fo_status status = complete_task(exec, index);
+        fo_status status = complete_task(exec, index, i);
         if (status != FO_OK)
             return status;
         if (i == queue->oldest && task_finished(exec, index))

@@ -17,6 +17,7 @@ typedef struct exec_task {
     int32_t *readers;              /* RECV: tasks that read its rows */
     int32_t reader_count;
     int64_t waited_ns;
+    int64_t seen_ns; /* recording: SEND: first message posted, RECV: first message seen; 0: not yet */
 } exec_task;
 
 /* Tasks of one peer, direction and channel, in list order. */
@@ -56,7 +57,19 @@ struct fo_exec {
     int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
     fo_exec_stats stats;
+    /* of recording (record.c) */
+    fo_recorder *const *recorder;
+    int32_t record_name;
+    fo_event *open_tile, *open_wait; /* may be made longer */
+    int32_t open_task;
 };
+
+/* record.c: does nothing when nobody records. `place`: the how manieth task of its queue. */
+void fo_exec_record_begin(fo_exec *exec);
+void fo_exec_record_tile(fo_exec *exec, int32_t index, int64_t rows, int64_t begin, int64_t end);
+void fo_exec_record_wait(fo_exec *exec, int32_t index, int64_t begin, int64_t end);
+void fo_exec_record_seen(fo_exec *exec, int32_t index);
+void fo_exec_record_done(fo_exec *exec, int32_t index, int32_t place);
 
 /* progress.c: posts what is ready, notes what is done, hands views back. */
 fo_status fo_exec_progress_poll(fo_exec *exec);

@@ -19,6 +19,7 @@ struct fo_group {
     int threads;
     fo_link link;
     fo_device device;
+    fo_recorder *recorder; /* NULL: nobody records */
     uint32_t next_tag;
     fo_request *requests; /* [2 * size], of allgather */
 };
@@ -75,6 +76,9 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
         fo_kernel_set_threads(start->threads);
         fo_kernel_set_device(&start->options->device);
         status = start->rank_main(&group, start->arg);
+        if (group.recorder)
+            free(group.recorder->events);
+        free(group.recorder);
         fo_transport_hook_destroy(group.outer);
     }
     free(group.requests);
@@ -168,6 +172,16 @@ fo_link fo_group_link(const fo_group *group)
 bool fo_group_interrupted(const fo_group *group)
 {
     return group->inner->ops->interrupted(group->inner);
+}
+
+fo_endpoint *fo_group_inner(fo_group *group)
+{
+    return group->inner;
+}
+
+fo_recorder **fo_group_recorder(fo_group *group)
+{
+    return &group->recorder;
 }
 
 fo_endpoint *fo_group_endpoint(fo_group *group)

@@ -208,6 +208,7 @@ static fo_status create_executor(fo_plan *plan, const int64_t *row_bytes)
         .tile_rows = {FO_TILE_ROWS, FO_WGRAD_ROWS},
         .compute = fo_op_compute_tile,
         .name = plan->name,
+        .recorder = fo_group_recorder(plan->group),
     };
     memcpy(desc.row_bytes, row_bytes, sizeof desc.row_bytes);
     for (int32_t t = 0; t < plan->program->task_count; t++) {
