@@ -1,9 +1,10 @@
-/* What the operators compute: tiles for the executor, and the whole local computation alone. */
-#include <stdlib.h>
+/* What the operators compute: tiles for the executor. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "flashoverlap/trace.h"
+#include "group/group.h"
 #include "op/plan.h"
 
 static fo_dtype role_dtype(const fo_plan *plan, fo_buffer_role role)
@@ -18,16 +19,19 @@ static void finish_partial(fo_plan *plan, const fo_exec_tile *tile, const float 
     fo_epilogue epilogue = {
         .add = tile->add,
         .add_dtype = role_dtype(plan, tile->add_role),
-        .bias = last ? plan->args->bias : NULL,
+        .bias = last ? plan->gemm2 ? plan->args->bias2 : plan->args->bias : NULL,
         .y = tile->out,
         .y_dtype = role_dtype(plan, tile->out_role),
     };
     plan->kernel->epilogue(&epilogue, c, tile->rows, plan->width_out);
 }
 
+/* Column forward, and the first product of an MLP. */
 static fo_status column_forward(fo_plan *plan, const fo_exec_tile *tile)
 {
     const fo_plan_desc *desc = &plan->desc;
+    bool mlp = desc->op == FO_MLP_FORWARD;
+    int64_t width = mlp ? desc->hidden : desc->out;
     fo_status status =
         plan->kernel->gemm_tile(plan->gemm, plan->packed, tile->in, tile->rows, plan->tile);
     fo_epilogue epilogue = {
@@ -35,14 +39,14 @@ static fo_status column_forward(fo_plan *plan, const fo_exec_tile *tile)
         .gelu = desc->act == FO_GELU,
         .pre = desc->act == FO_GELU
                    ? (char *)plan->args->pre +
-                         tile->row * desc->out * (int64_t)fo_dtype_size(desc->dtype)
+                         tile->row * width * (int64_t)fo_dtype_size(desc->dtype)
                    : NULL,
         .pre_dtype = desc->dtype,
         .y = tile->out,
-        .y_dtype = desc->y_dtype,
+        .y_dtype = mlp ? desc->dtype : desc->y_dtype,
     };
     if (status == FO_OK)
-        plan->kernel->epilogue(&epilogue, plan->tile, tile->rows, desc->out);
+        plan->kernel->epilogue(&epilogue, plan->tile, tile->rows, width);
     return status;
 }
 
@@ -70,7 +74,7 @@ static fo_status wgrad(fo_plan *plan, const fo_exec_tile *tile)
 {
     const fo_plan_desc *desc = &plan->desc;
     int64_t size = (int64_t)fo_dtype_size(desc->dtype);
-    bool column = desc->op == FO_COLUMN_BACKWARD;
+    bool column = desc->op == FO_COLUMN_BACKWARD || desc->op == FO_COLUMN_WGRAD;
     const void *dy =
         column ? (const char *)plan->args->dy + tile->row * desc->out * size : tile->in;
     const void *x = column ? tile->in : (const char *)plan->args->x + tile->row * desc->in * size;
@@ -91,14 +95,82 @@ static fo_status produce_partial(fo_plan *plan, const fo_exec_tile *tile)
     return FO_OK;
 }
 
-static fo_status partial_tile(fo_plan *plan, const fo_exec_tile *tile)
+static fo_status partial_of(fo_plan *plan, const fo_exec_tile *tile, fo_gemm *gemm,
+                            const void *packed, const void *in)
 {
-    fo_status status =
-        plan->kernel->gemm_tile(plan->gemm, plan->packed, tile->in, tile->rows, plan->tile);
+    fo_status status = plan->kernel->gemm_tile(gemm, packed, in, tile->rows, plan->tile);
     if (status == FO_OK)
         finish_partial(plan, tile, plan->tile);
     return status;
 }
+
+/* ---- attention ------------------------------------------------------------------------------------- */
+
+static fo_attention_args attention_args(const fo_plan *plan)
+{
+    const fo_plan_args *a = plan->args;
+    if (plan->desc.op == FO_ATTENTION_FORWARD)
+        return (fo_attention_args){
+            .qkv = a->x, .dropout_key = a->dropout_key, .lse = a->lse, .out = a->att};
+    return (fo_attention_args){.qkv = a->qkv,
+                               .dropout_key = a->dropout_key,
+                               .lse = a->lse,
+                               .out = (void *)(uintptr_t)a->x,
+                               .dout = a->dx,
+                               .dqkv = a->dqkv};
+}
+
+/* Attention of a slice of queries and their out-projection. */
+static fo_status attention_tile(fo_plan *plan, const fo_exec_tile *tile)
+{
+    fo_attention_args args = attention_args(plan);
+    fo_status status = FO_OK;
+    if (!plan->desc.attention.first)
+        status = plan->kernel->attention_queries(plan->attention, &args, tile->row, tile->rows);
+    int64_t row_bytes = plan->desc.in * (int64_t)fo_dtype_size(plan->desc.dtype);
+    const char *att = (const char *)plan->args->att + tile->row * row_bytes;
+    return status == FO_OK ? partial_of(plan, tile, plan->gemm, plan->packed, att) : status;
+}
+
+/* The weight gradient and the gradient through a slice of queries, whose da is there. */
+static fo_status attention_grad(fo_plan *plan, const fo_exec_tile *tile)
+{
+    fo_attention_args args = attention_args(plan);
+    fo_status status = wgrad(plan, tile);
+    if (status == FO_OK && !plan->desc.attention.first)
+        status =
+            plan->kernel->attention_queries_grad(plan->attention, &args, tile->row, tile->rows);
+    return status;
+}
+
+/* Shards r, r-1, ...: the order of weight gradients, and of every program. */
+fo_status fo_op_compute_attention(fo_plan *plan)
+{
+    bool forward = plan->desc.op == FO_ATTENTION_FORWARD;
+    fo_attention_args args = attention_args(plan);
+    int ranks = fo_group_size(plan->group), rank = fo_group_rank(plan->group);
+    int64_t step = forward ? plan->kernel->tile_rows : plan->kernel->wgrad_rows;
+    int64_t begin = fo_base_clock_ns();
+    fo_status status = FO_OK;
+    if (plan->kernel->slice)
+        plan->kernel->slice(plan->desc.rows);
+    for (int i = 0; i < ranks; i++) {
+        int shard = (rank - i + ranks) % ranks;
+        int64_t row = fo_shard_begin(plan->desc.rows, ranks, shard);
+        int64_t end = fo_shard_begin(plan->desc.rows, ranks, shard + 1);
+        for (int64_t rows; status == FO_OK && row < end; row += rows) {
+            rows = end - row < step ? end - row : step;
+            status = forward
+                         ? plan->kernel->attention_queries(plan->attention, &args, row, rows)
+                         : plan->kernel->attention_queries_grad(plan->attention, &args, row, rows);
+        }
+    }
+    plan->pack_ns += fo_base_clock_ns() - begin;
+    fo_trace_local(plan->group, "attention", begin);
+    return status;
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------------ */
 
 static void add_tile(fo_plan *plan, const fo_exec_tile *tile)
 {
@@ -117,6 +189,32 @@ static void gather_tile(fo_plan *plan, const fo_exec_tile *tile)
            (size_t)(tile->rows * plan->desc.in) * fo_dtype_size(plan->desc.dtype));
 }
 
+static fo_status first_tile(fo_plan *plan, const fo_exec_tile *tile)
+{
+    switch (plan->desc.op) {
+    case FO_COLUMN_FORWARD:
+    case FO_MLP_FORWARD: return column_forward(plan, tile);
+    case FO_ROW_BACKWARD:
+    case FO_ATTENTION_BACKWARD: return row_dgrad(plan, tile);
+    case FO_ROW_FORWARD:
+    case FO_COLUMN_DGRAD:
+    case FO_COLUMN_BACKWARD: return partial_of(plan, tile, plan->gemm, plan->packed, tile->in);
+    case FO_ATTENTION_FORWARD: return attention_tile(plan, tile);
+    case FO_REDUCE_SCATTER: return produce_partial(plan, tile);
+    case FO_ALL_GATHER: gather_tile(plan, tile); return FO_OK;
+    case FO_COLUMN_WGRAD: break;
+    }
+    return fo_base_error(FO_INTERNAL, "%s: operation %d has no first computation", plan->name,
+                         (int)plan->desc.op);
+}
+
+static fo_status second_tile(fo_plan *plan, const fo_exec_tile *tile)
+{
+    if (plan->desc.op == FO_MLP_FORWARD)
+        return partial_of(plan, tile, plan->gemm2, plan->packed2, tile->in);
+    return plan->attention ? attention_grad(plan, tile) : wgrad(plan, tile);
+}
+
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
 {
     fo_plan *plan = context;
@@ -129,110 +227,36 @@ fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
                               role_dtype(plan, tile->out_role), tile->rows * plan->width_out);
         return FO_OK;
     }
-    if (tile->task->slot == 1)
-        return wgrad(plan, tile);
-    switch (plan->desc.op) {
-    case FO_COLUMN_FORWARD: return column_forward(plan, tile);
-    case FO_ROW_BACKWARD: return row_dgrad(plan, tile);
-    case FO_ROW_FORWARD:
-    case FO_COLUMN_BACKWARD: return partial_tile(plan, tile);
-    case FO_REDUCE_SCATTER: return produce_partial(plan, tile);
-    case FO_ALL_GATHER: gather_tile(plan, tile); return FO_OK;
-    default: break;
-    }
-    return fo_base_error(FO_INTERNAL, "%s: operation %d is unknown", plan->name,
-                         (int)plan->desc.op);
+    if (plan->kernel->slice)
+        plan->kernel->slice(tile->task->rows);
+    return tile->task->slot ? second_tile(plan, tile) : first_tile(plan, tile);
+}
+
+static fo_status pack(fo_plan *plan, fo_gemm *gemm, const float *w, void *packed)
+{
+    int64_t begin = fo_base_clock_ns();
+    fo_status status = plan->kernel->gemm_pack(gemm, w, packed);
+    fo_recorder *recorder = *fo_group_recorder(plan->group);
+    plan->pack_ns += fo_base_clock_ns() - begin;
+    if (recorder)
+        fo_base_recorder_event(recorder, FO_EVENT_PACK,
+                               fo_base_recorder_name(recorder, plan->name), begin,
+                               fo_base_clock_ns());
+    return status;
 }
 
 fo_status fo_op_compute_pack(fo_plan *plan, const fo_plan_args *args)
 {
     if (!plan->gemm)
         return FO_OK;
-    if (args->w_version && args->w_version == plan->packed_version && args->w == plan->packed_from)
+    if (args->w_version && args->w_version == plan->packed_version &&
+        args->w == plan->packed_from && args->w2 == plan->packed2_from)
         return FO_OK;
-    int64_t begin = fo_base_clock_ns();
-    fo_status status = plan->kernel->gemm_pack(plan->gemm, args->w, plan->packed);
+    fo_status status = pack(plan, plan->gemm, args->w, plan->packed);
+    if (status == FO_OK && plan->gemm2)
+        status = pack(plan, plan->gemm2, args->w2, plan->packed2);
     plan->packed_version = status == FO_OK ? args->w_version : 0;
     plan->packed_from = args->w;
-    plan->pack_ns += fo_base_clock_ns() - begin;
-    return status;
-}
-
-/* ---- the local computation alone ----------------------------------------------------------------- */
-
-/* The travelling factor of row `row`: the own shard stands in for the shards of others. */
-static const void *stand_in(const fo_plan *plan, const void *shard, int64_t row, int64_t rows,
-                            int64_t row_bytes)
-{
-    int64_t last = plan->shard_rows - rows;
-    int64_t at = plan->shard_rows ? row % plan->shard_rows : 0;
-    if (at > last)
-        at = last > 0 ? last : 0;
-    return (const char *)shard + at * row_bytes;
-}
-
-static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
-{
-    const fo_plan_desc *desc = &plan->desc;
-    const fo_plan_args *args = plan->args;
-    int64_t size = (int64_t)fo_dtype_size(desc->dtype);
-    fo_task task = {.kind = FO_TASK_COMPUTE, .slot = slot, .shard = fo_group_rank(plan->group)};
-    fo_exec_tile tile = {.task = &task,
-                         .row = row,
-                         .rows = rows,
-                         .in_role = FO_BUFFER_SHARD,
-                         .add_role = FO_BUFFER_ROLES,
-                         .out_role = FO_BUFFER_PARTIAL};
-    if (plan->local_out)
-        tile.out =
-            (char *)plan->local_out + row * plan->width_out * (int64_t)fo_dtype_size(desc->wire);
-    switch (desc->op) {
-    case FO_COLUMN_FORWARD:
-        tile.in = stand_in(plan, args->x, row, rows, desc->in * size);
-        tile.out = (char *)args->y + row * desc->out * (int64_t)fo_dtype_size(desc->y_dtype);
-        break;
-    case FO_ROW_BACKWARD:
-        tile.in = stand_in(plan, args->dy, row, rows, desc->out * size);
-        tile.out = (char *)args->dx + row * desc->in * size;
-        break;
-    case FO_COLUMN_BACKWARD:
-        tile.in = slot ? stand_in(plan, args->x, row, rows, desc->in * size)
-                       : (const char *)args->dy + row * desc->out * size;
-        break;
-    case FO_ROW_FORWARD: tile.in = (const char *)args->x + row * desc->in * size; break;
-    default: break;
-    }
-    return fo_op_compute_tile(plan, &tile);
-}
-
-static fo_status local_slot(fo_plan *plan, int slot, int64_t step)
-{
-    fo_status status = FO_OK;
-    if (plan->shard_rows < step && fo_group_size(plan->group) > 1)
-        step = plan->shard_rows ? plan->shard_rows : 1; /* the stand-in has no more rows */
-    for (int64_t row = 0; status == FO_OK && row < plan->desc.rows; row += step) {
-        int64_t rows = plan->desc.rows - row < step ? plan->desc.rows - row : step;
-        status = local_block(plan, slot, row, rows);
-    }
-    return status;
-}
-
-fo_status fo_op_compute_local(fo_plan *plan, const fo_plan_args *args)
-{
-    if (plan->desc.op == FO_ALL_GATHER || plan->desc.op == FO_REDUCE_SCATTER)
-        return FO_OK;
-    if (!plan->local_out &&
-        (plan->desc.op == FO_ROW_FORWARD || plan->desc.op == FO_COLUMN_BACKWARD)) {
-        size_t bytes = (size_t)(plan->desc.rows * plan->width_out) * fo_dtype_size(plan->desc.wire);
-        plan->local_out = calloc(1, bytes + 64);
-        if (!plan->local_out)
-            return fo_base_error(FO_NO_MEMORY, "%s: no memory for %zu bytes", plan->name, bytes);
-    }
-    plan->args = args;
-    fo_status status = fo_op_compute_pack(plan, args);
-    if (status == FO_OK)
-        status = local_slot(plan, 0, FO_TILE_ROWS);
-    if (status == FO_OK && plan->wgrad)
-        status = local_slot(plan, 1, FO_WGRAD_ROWS);
+    plan->packed2_from = args->w2;
     return status;
 }

@@ -13,29 +13,53 @@ struct fo_plan {
     char name[64];
     char overlap[32];
     char explain[320];
-    int64_t shard_row, shard_rows; /* of this rank */
-    int64_t width_out;             /* elements of an output row of the first computation */
+    int64_t shard_row, shard_rows;   /* of this rank */
+    int64_t row_bytes[FO_BUFFER_ROLES];
+    int64_t width_out; /* elements of a row of partial sums, or of the first computation's output */
     fo_program *program;
     fo_exec *exec;
-    fo_gemm *gemm;   /* forward or dgrad, NULL without a weight */
-    fo_wgrad *wgrad; /* backward */
-    void *packed;    /* w as the GEMM wants it */
-    const float *packed_from;
+    fo_gemm *gemm;        /* forward or dgrad, NULL without a weight */
+    fo_gemm *gemm2;       /* MLP: the second product */
+    fo_wgrad *wgrad;      /* backward */
+    fo_attention *attention;
+    void *packed, *packed2; /* w and w2 as the GEMM wants them */
+    const float *packed_from, *packed2_from;
     uint64_t packed_version;
-    float *tile;              /* [FO_TILE_ROWS, width_out] */
+    float *tile;              /* [tile_rows, widest row] */
     void *local_out;          /* fo_plan_execute_local: where partials go, made when first needed */
     const fo_plan_args *args; /* of the running execution */
     int64_t wire_bytes;
     fo_wait *waits;
     int wait_count;
-    int64_t pack_ns;
+    int64_t pack_ns; /* also attention that comes before or after the program */
 };
 
-/* compute.c: the executor's callback; context is the plan. */
+/* ---- describe.c: what an operation is ---- */
+const char *fo_op_describe_name(fo_op op); /* "unknown" for none */
+fo_pattern fo_op_describe_pattern(fo_op op);
+bool fo_op_describe_has_gemm(fo_op op);
+bool fo_op_describe_has_wgrad(fo_op op);
+bool fo_op_describe_has_attention(fo_op op);
+/* Whether partial sums are made: they have to go somewhere in the local computation too. */
+bool fo_op_describe_reduces(fo_op op);
+fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel, const char *name);
+/* Fills row_bytes and width_out. */
+void fo_op_describe_sizes(fo_plan *plan);
+fo_status fo_op_describe_check_args(const fo_plan *plan, const fo_plan_args *args);
+/* The memory of a buffer role that the caller gave. */
+void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_buffer_role role);
+
+/* ---- compute.c ---- */
+/* The executor's callback; context is the plan. */
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile);
-/* Packs args->w unless the same version is packed already. */
+/* Packs args->w and w2 unless the same version is packed already. */
 fo_status fo_op_compute_pack(fo_plan *plan, const fo_plan_args *args);
+/* Attention of all own heads in one piece, in the order in which programs take the rows. Backward: the
+ * gradient through all queries. */
+fo_status fo_op_compute_attention(fo_plan *plan);
+
+/* ---- local.c ---- */
 /* All rows of the local computation, one after another, without a schedule. */
-fo_status fo_op_compute_local(fo_plan *plan, const fo_plan_args *args);
+fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args);
 
 #endif

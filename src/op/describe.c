@@ -1,0 +1,241 @@
+/* What every operation is: its pattern, its arguments, its sizes. */
+#include "base/error.h"
+#include "op/plan.h"
+
+/* Arguments that must be given. */
+enum {
+    X = 1 << 0,
+    W = 1 << 1,
+    Y = 1 << 2,
+    DY = 1 << 3,
+    DX = 1 << 4,
+    DW = 1 << 5,
+    W2 = 1 << 6,
+    ACT = 1 << 7,
+    ATT = 1 << 8,
+    QKV = 1 << 9,
+    LSE = 1 << 10,
+    DQKV = 1 << 11
+};
+
+static const struct {
+    const char *name;
+    fo_pattern pattern;
+    bool gemm, wgrad, attention, gelu; /* gelu: may have an activation */
+    int arguments;
+} ops[] = {
+    [FO_COLUMN_FORWARD] = {"column forward", FO_PATTERN_GATHER, 1, 0, 0, 1, X | W | Y},
+    [FO_COLUMN_BACKWARD] = {"column backward", FO_PATTERN_JOINT, 1, 1, 0, 0, X | W | DY | DX | DW},
+    [FO_ROW_FORWARD] = {"row forward", FO_PATTERN_REDUCE, 1, 0, 0, 0, X | W | Y},
+    [FO_ROW_BACKWARD] = {"row backward", FO_PATTERN_GATHER2, 1, 1, 0, 1, X | W | DY | DX | DW},
+    [FO_ALL_GATHER] = {"all-gather", FO_PATTERN_GATHER, 0, 0, 0, 0, X | Y},
+    [FO_REDUCE_SCATTER] = {"reduce-scatter", FO_PATTERN_REDUCE, 0, 0, 0, 0, Y},
+    [FO_MLP_FORWARD] = {"mlp forward", FO_PATTERN_BLOCK, 1, 0, 0, 1, X | W | W2 | Y | ACT},
+    [FO_ATTENTION_FORWARD] = {"attention forward", FO_PATTERN_REDUCE, 1, 0, 1, 0,
+                              X | W | Y | ATT | LSE},
+    [FO_ATTENTION_BACKWARD] = {"attention backward", FO_PATTERN_GATHER2, 1, 1, 1, 0,
+                               X | W | DY | DX | DW | QKV | LSE | DQKV},
+    [FO_COLUMN_DGRAD] = {"column dgrad", FO_PATTERN_REDUCE, 1, 0, 0, 0, W | DY | DX},
+    [FO_COLUMN_WGRAD] = {"column wgrad", FO_PATTERN_WGRAD, 0, 1, 0, 0, X | DY | DW},
+};
+
+enum { OPS = sizeof ops / sizeof *ops };
+
+const char *fo_op_describe_name(fo_op op)
+{
+    return (unsigned)op < OPS ? ops[op].name : "unknown";
+}
+
+fo_pattern fo_op_describe_pattern(fo_op op)
+{
+    return ops[op].pattern;
+}
+
+bool fo_op_describe_has_gemm(fo_op op)
+{
+    return ops[op].gemm;
+}
+
+bool fo_op_describe_has_wgrad(fo_op op)
+{
+    return ops[op].wgrad;
+}
+
+bool fo_op_describe_has_attention(fo_op op)
+{
+    return ops[op].attention;
+}
+
+bool fo_op_describe_reduces(fo_op op)
+{
+    fo_pattern pattern = ops[op].pattern;
+    return pattern == FO_PATTERN_REDUCE || pattern == FO_PATTERN_JOINT ||
+           pattern == FO_PATTERN_BLOCK;
+}
+
+/* ---- descriptors ---------------------------------------------------------------------------------- */
+
+static fo_status check_attention(const fo_plan_desc *desc, const char *name)
+{
+    const fo_plan_attention *a = &desc->attention;
+    if (a->batch < 0 || a->context < 0 || a->batch * a->context != desc->rows)
+        return fo_base_error(FO_INVALID,
+                             "%s: %lld sequences of %lld tokens in %lld rows, expected batch * "
+                             "context = rows",
+                             name, (long long)a->batch, (long long)a->context,
+                             (long long)desc->rows);
+    if (a->heads < 0 || a->head_dim < 1 || (int64_t)a->heads * a->head_dim != desc->in)
+        return fo_base_error(FO_INVALID,
+                             "%s: %d heads of %d features for in = %lld, expected heads * head_dim "
+                             "= in",
+                             name, a->heads, a->head_dim, (long long)desc->in);
+    if (a->head_offset < 0 || a->head_offset + a->heads > a->total_heads)
+        return fo_base_error(FO_INVALID,
+                             "%s: heads %d to %d of %d, expected own heads to be among all", name,
+                             a->head_offset, a->head_offset + a->heads, a->total_heads);
+    if (!(a->dropout >= 0 && a->dropout < 1))
+        return fo_base_error(FO_INVALID, "%s: dropout %g, expected 0 <= p < 1", name,
+                             (double)a->dropout);
+    if ((unsigned)a->order > FO_ROWS_BALANCED)
+        return fo_base_error(FO_INVALID, "%s: row order %d is unknown, expected one of fo_row_order",
+                             name, (int)a->order);
+    return FO_OK;
+}
+
+fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel, const char *name)
+{
+    if ((unsigned)desc->op >= OPS)
+        return fo_base_error(FO_INVALID, "plan: operation %d is unknown, expected one of fo_op",
+                             (int)desc->op);
+    if (desc->rows < 0 || desc->in < 0 || desc->out < 0 || desc->hidden < 0)
+        return fo_base_error(
+            FO_INVALID, "%s: sizes are rows %lld, in %lld, out %lld, hidden %lld, expected 0 or more",
+            name, (long long)desc->rows, (long long)desc->in, (long long)desc->out,
+            (long long)desc->hidden);
+    if (desc->act == FO_GELU && !ops[desc->op].gelu)
+        return fo_base_error(FO_INVALID,
+                             "%s: an activation goes with column forward, row backward and mlp "
+                             "forward only",
+                             name);
+    if ((ops[desc->op].gemm || ops[desc->op].wgrad) && !kernel->supports(desc->dtype))
+        return fo_base_error(FO_UNSUPPORTED, "%s: kernel '%s' can't compute in %s", name,
+                             kernel->name, fo_dtype_name(desc->dtype));
+    return ops[desc->op].attention ? check_attention(desc, name) : FO_OK;
+}
+
+void fo_op_describe_sizes(fo_plan *plan)
+{
+    const fo_plan_desc *d = &plan->desc;
+    int64_t t = (int64_t)fo_dtype_size(d->dtype), wire = (int64_t)fo_dtype_size(d->wire);
+    int64_t gathered = 0, full = 0, output = 0, width = d->in;
+    switch (d->op) {
+    case FO_COLUMN_FORWARD:
+        gathered = d->in * t;
+        width = d->out;
+        output = d->out * (int64_t)fo_dtype_size(d->y_dtype);
+        break;
+    case FO_COLUMN_BACKWARD:
+        gathered = d->in * t;
+        full = d->out * t;
+        output = d->in * 4;
+        break;
+    case FO_COLUMN_DGRAD:
+        full = d->out * t;
+        output = d->in * 4;
+        break;
+    case FO_COLUMN_WGRAD: gathered = d->in * t; break;
+    case FO_ROW_FORWARD:
+    case FO_ATTENTION_FORWARD:
+        full = (d->op == FO_ROW_FORWARD ? 1 : 3) * d->in * t;
+        width = d->out;
+        output = d->out * 4;
+        break;
+    case FO_ROW_BACKWARD:
+    case FO_ATTENTION_BACKWARD:
+        gathered = d->out * t;
+        output = d->in * t;
+        break;
+    case FO_ALL_GATHER: gathered = output = d->in * t; break;
+    case FO_REDUCE_SCATTER: full = output = d->in * 4; break;
+    case FO_MLP_FORWARD:
+        gathered = d->in * t;
+        width = d->out;
+        output = d->out * 4;
+        break;
+    }
+    plan->width_out = width;
+    plan->row_bytes[FO_BUFFER_SHARD] = plan->row_bytes[FO_BUFFER_GATHERED] = gathered;
+    plan->row_bytes[FO_BUFFER_FULL] = full;
+    plan->row_bytes[FO_BUFFER_HIDDEN] = d->hidden * t;
+    plan->row_bytes[FO_BUFFER_ACC] = width * 4;
+    plan->row_bytes[FO_BUFFER_PARTIAL] = plan->row_bytes[FO_BUFFER_STAGING] = width * wire;
+    plan->row_bytes[FO_BUFFER_OUTPUT] = output;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------- */
+
+static bool has_activation(const fo_plan *plan)
+{
+    return plan->desc.act == FO_GELU;
+}
+
+/* The name of the first argument that is missing, NULL: none. */
+static const char *missing_argument(const fo_plan *plan, const fo_plan_args *a)
+{
+    const fo_plan_desc *d = &plan->desc;
+    bool mlp = d->op == FO_MLP_FORWARD;
+    bool weight = (mlp ? d->hidden : d->out) > 0 && d->in > 0;
+    bool weight2 = d->hidden > 0 && d->out > 0;
+    int needed = ops[d->op].arguments;
+    const struct {
+        int bit;
+        bool given;
+        const char *name;
+    } all[] = {{X, a->x, "x"},
+               {W, a->w || !weight, "w"},
+               {Y, a->y, "y"},
+               {DY, a->dy, "dy"},
+               {DX, a->dx, "dx"},
+               {DW, a->dw || !weight, "dw"},
+               {W2, a->w2 || !weight2, "w2"},
+               {ACT, a->act, "act"},
+               {ATT, a->att, "att"},
+               {QKV, a->qkv, "qkv"},
+               {LSE, a->lse, "lse"},
+               {DQKV, a->dqkv, "dqkv"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if ((needed & all[i].bit) && !all[i].given)
+            return all[i].name;
+    if (d->op == FO_REDUCE_SCATTER && !a->x && !a->produce)
+        return "x";
+    return has_activation(plan) && !a->pre ? "pre" : NULL;
+}
+
+fo_status fo_op_describe_check_args(const fo_plan *plan, const fo_plan_args *args)
+{
+    const char *name = missing_argument(plan, args);
+    if (!name)
+        return FO_OK;
+    return fo_base_error(FO_INVALID,
+                         "%s: argument `%s` is NULL, expected memory as plan.h lists it",
+                         plan->name, name);
+}
+
+void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_buffer_role role)
+{
+    fo_op op = plan->desc.op;
+    const void *input = args->x;
+    switch (role) {
+    case FO_BUFFER_SHARD:
+        if (op == FO_ROW_BACKWARD || op == FO_ATTENTION_BACKWARD)
+            input = args->dy;
+        return (void *)(uintptr_t)input;
+    case FO_BUFFER_FULL:
+        if (op == FO_COLUMN_BACKWARD || op == FO_COLUMN_DGRAD)
+            input = args->dy;
+        return (void *)(uintptr_t)input;
+    case FO_BUFFER_HIDDEN: return args->act;
+    case FO_BUFFER_OUTPUT: return ops[op].arguments & DX ? args->dx : args->y;
+    default: return NULL;
+    }
+}
