@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flashoverlap/trace.h"
 #include "model/state.h"
 
 static fo_parameter *of_layer(const fo_model *m, int64_t l, fo_model_layer_parameter which)
@@ -13,7 +14,7 @@ static fo_parameter *of_layer(const fo_model *m, int64_t l, fo_model_layer_param
 /* The gradient at the end of a branch, behind its dropout, ready to travel: m->dy. */
 static void enter_branch(fo_model *m, fo_model_dropout_site site, int64_t layer, int64_t step)
 {
-    int64_t count = m->shard_rows * m->config.dim;
+    int64_t count = m->shard_rows * m->config.dim, begin = fo_trace_clock();
     const float *from = m->dx;
     if (fo_model_dropout_active(m, step)) {
         memcpy(m->dbranch, m->dx, (size_t)count * sizeof *m->dx);
@@ -21,23 +22,17 @@ static void enter_branch(fo_model *m, fo_model_dropout_site site, int64_t layer,
         from = m->dbranch;
     }
     m->kernel->convert(from, FO_F32, m->dy, m->config.dtype, count);
+    fo_trace_local(m->group, "residual backward", begin);
 }
 
 /* From the gradient at the start of a branch, m->dbranch, through its LayerNorm to m->dx. */
 static void leave_branch(fo_model *m, const fo_model_norm *norm, fo_parameter *weight,
                          fo_parameter *bias)
 {
+    int64_t begin = fo_trace_clock();
     m->kernel->layernorm_backward(m->dbranch, norm->x, weight->value, norm->mean, norm->rstd,
                                   m->shard_rows, m->config.dim, m->dx, weight->grad, bias->grad);
-}
-
-/* x: what came in, [M, in] T. dx: its gradient; with pre the one before the activation. */
-static fo_status row_backward(fo_model *m, fo_model_plan plan, const void *x, fo_parameter *w,
-                              fo_parameter *bias, void *pre, void *dx)
-{
-    fo_plan_args args = {
-        .x = x, .w = w->value, .pre = pre, .dy = m->dy, .dx = dx, .dw = w->grad, .db = bias->grad};
-    return fo_plan_execute(m->plans[plan], &args);
+    fo_trace_local(m->group, "layer norm backward", begin);
 }
 
 static fo_status column_backward(fo_model *m, fo_model_plan plan, const void *x, const void *dy,
@@ -52,9 +47,15 @@ static fo_status mlp(fo_model *m, int64_t l, int64_t step)
 {
     fo_model_layer *layer = &m->layers[l];
     enter_branch(m, FO_MODEL_DROPOUT_MLP, l, step);
-    fo_status status =
-        row_backward(m, FO_MODEL_PLAN_OUT_BACKWARD, layer->act, of_layer(m, l, FO_MODEL_OUT_WEIGHT),
-                     of_layer(m, l, FO_MODEL_OUT_BIAS), layer->pre, m->dpre);
+    fo_parameter *w = of_layer(m, l, FO_MODEL_OUT_WEIGHT);
+    fo_plan_args args = {.x = layer->act,
+                         .w = w->value,
+                         .pre = layer->pre,
+                         .dy = m->dy,
+                         .dx = m->dpre,
+                         .dw = w->grad,
+                         .db = of_layer(m, l, FO_MODEL_OUT_BIAS)->grad};
+    fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_OUT_BACKWARD], &args);
     if (status == FO_OK)
         status =
             column_backward(m, FO_MODEL_PLAN_FC_BACKWARD, layer->ln_2.y, m->dpre,
@@ -68,17 +69,20 @@ static fo_status mlp(fo_model *m, int64_t l, int64_t step)
 static fo_status attention(fo_model *m, int64_t l, int64_t step)
 {
     fo_model_layer *layer = &m->layers[l];
-    bool drop = fo_model_dropout_active(m, step);
     enter_branch(m, FO_MODEL_DROPOUT_ATTENTION, l, step);
-    fo_status status = row_backward(m, FO_MODEL_PLAN_PROJ_BACKWARD, layer->att,
-                                    of_layer(m, l, FO_MODEL_PROJ_WEIGHT),
-                                    of_layer(m, l, FO_MODEL_PROJ_BIAS), NULL, m->datt);
-    if (status == FO_OK && m->heads)
-        status =
-            m->kernel->attention_backward(drop ? m->attention : m->attention_evaluation, layer->qkv,
-                                          layer->att, layer->lse, m->datt,
-                                          fo_model_dropout_attention_key(m->config.seed, step, l),
-                                          m->dqkv);
+    fo_parameter *w = of_layer(m, l, FO_MODEL_PROJ_WEIGHT);
+    fo_plan_args args = {.x = layer->att,
+                         .w = w->value,
+                         .dy = m->dy,
+                         .dx = m->datt,
+                         .dw = w->grad,
+                         .db = of_layer(m, l, FO_MODEL_PROJ_BIAS)->grad,
+                         .qkv = layer->qkv,
+                         .lse = layer->lse,
+                         .dqkv = m->dqkv,
+                         .dropout_key = fo_model_dropout_attention_key(m->config.seed, step, l)};
+    fo_status status = fo_plan_execute(
+        fo_model_plans_attention(m, true, fo_model_dropout_active(m, step)), &args);
     if (status == FO_OK)
         status =
             column_backward(m, FO_MODEL_PLAN_QKV_BACKWARD, layer->ln_1.y, m->dqkv,
@@ -90,10 +94,12 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
 }
 
 /* From the loss to the output of the last layer. */
-static fo_status head(fo_model *m, const int32_t *targets, float scale)
+static fo_status head(fo_model *m, float scale)
 {
     fo_parameter *wte = fo_model_params_embedding(m, FO_MODEL_WTE);
-    fo_model_loss_backward(m, targets, scale);
+    int64_t begin = fo_trace_clock();
+    fo_model_loss_backward(m, scale);
+    fo_trace_local(m->group, "loss", begin);
     fo_plan_args args = {.x = m->ln_f.y,
                          .w = wte->value,
                          .dy = m->dlogits,
@@ -108,32 +114,10 @@ static fo_status head(fo_model *m, const int32_t *targets, float scale)
     return FO_OK;
 }
 
-static void add_positions(fo_model *m, int64_t position, int64_t row, int64_t count)
+fo_status fo_model_layer_backward(fo_model *m, int64_t layer, int64_t step)
 {
-    int64_t dim = m->config.dim;
-    float *wpe = fo_model_params_embedding(m, FO_MODEL_WPE)->grad + position * dim;
-    m->kernel->add(wpe, FO_F32, m->dx + row * dim, FO_F32, wpe, FO_F32, count * dim);
-}
-
-/* Rows of all ranks' tokens into the own vocabulary entries, in row order; positions stay
- * partial. */
-static fo_status embeddings(fo_model *m, const int32_t *tokens, int64_t step)
-{
-    fo_model_dropout_apply(m, m->dx, FO_MODEL_DROPOUT_EMBED, 0, step);
-    fo_model_forward_runs(m, add_positions);
-    fo_plan_args args = {.x = m->dx, .y = m->dembed};
-    fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED_BACKWARD], &args);
-    if (status != FO_OK)
-        return status;
-    int64_t dim = m->config.dim;
-    float *wte = fo_model_params_embedding(m, FO_MODEL_WTE)->grad;
-    for (int64_t row = 0; row < m->rows; row++) {
-        int64_t entry = tokens[row] - m->vocabulary_begin;
-        if (entry >= 0 && entry < m->vl)
-            m->kernel->add(wte + entry * dim, FO_F32, m->dembed + row * dim, FO_F32,
-                           wte + entry * dim, FO_F32, dim);
-    }
-    return FO_OK;
+    fo_status status = mlp(m, layer, step);
+    return status == FO_OK ? attention(m, layer, step) : status;
 }
 
 static fo_status check(const fo_model *m, const int32_t *inputs, const int32_t *targets,
@@ -150,12 +134,15 @@ fo_status fo_model_backward(fo_model *m, const int32_t *inputs, const int32_t *t
                             int64_t dropout_step, float scale)
 {
     fo_status status = check(m, inputs, targets, dropout_step);
-    if (status == FO_OK)
-        status = head(m, targets, scale);
-    for (int64_t l = m->config.layers - 1; status == FO_OK && l >= 0; l--) {
-        status = mlp(m, l, dropout_step);
-        if (status == FO_OK)
-            status = attention(m, l, dropout_step);
-    }
-    return status == FO_OK ? embeddings(m, inputs, dropout_step) : status;
+    if (status != FO_OK)
+        return status;
+    fo_model_rows_arrange(m, inputs, m->tokens);
+    fo_model_rows_arrange(m, targets, m->targets);
+    status = head(m, scale);
+    for (int64_t l = m->config.layers - 1; status == FO_OK && l >= 0; l--)
+        status = fo_model_layer_backward(m, l, dropout_step);
+    if (status != FO_OK)
+        return status;
+    fo_model_dropout_apply(m, m->dx, FO_MODEL_DROPOUT_EMBED, 0, dropout_step);
+    return fo_model_embedding_backward(m);
 }

@@ -33,9 +33,14 @@ bool fo_model_dropout_active(const fo_model *model, int64_t step)
 void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_site site,
                             int64_t layer, int64_t step)
 {
-    if (fo_model_dropout_active(model, step))
-        model->kernel->dropout(x, model->shard_row, model->shard_rows, model->config.dim,
-                               model->config.dropout,
-                               fo_model_dropout_key(model->config.seed, step),
-                               fo_model_dropout_stream(site, layer));
+    const fo_model *m = model;
+    fo_run run;
+    if (!fo_model_dropout_active(m, step))
+        return;
+    for (int64_t at = 0; fo_model_rows_next(m, &at, &run);)
+        m->kernel->dropout(x + run.row * m->config.dim,
+                           run.sequence * m->config.context + run.position, run.rows,
+                           m->config.dim, m->config.dropout,
+                           fo_model_dropout_key(m->config.seed, step),
+                           fo_model_dropout_stream(site, layer));
 }

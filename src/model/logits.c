@@ -63,7 +63,7 @@ fo_status fo_model_logits(fo_model *m, const int32_t *tokens, int64_t row, float
     if (status == FO_OK)
         status = fo_model_forward_trunk(m, tokens, -1);
     if (status == FO_OK)
-        status = own_part(m, row, blank, all, mine);
+        status = own_part(m, fo_model_rows_find(m, row), blank, all, mine);
     if (status == FO_OK)
         status = gather(m, mine, all, logits);
     free(mine);

@@ -24,10 +24,10 @@ static void combine(const float *stats, int64_t rows, int ranks, int64_t row, do
     *lse = max + log(sum);
 }
 
-fo_status fo_model_loss_forward(fo_model *m, const int32_t *targets, double *loss)
+fo_status fo_model_loss_forward(fo_model *m, double *loss)
 {
     float *all = m->stats + 3 * m->rows;
-    m->kernel->xent_stats(m->logits, targets, m->rows, m->vl, m->vocabulary_begin, m->stats);
+    m->kernel->xent_stats(m->logits, m->targets, m->rows, m->vl, m->vocabulary_begin, m->stats);
     fo_status status =
         fo_group_allgather(m->group, m->stats, (size_t)(3 * m->rows) * sizeof *all, all);
     if (status != FO_OK)
@@ -43,8 +43,8 @@ fo_status fo_model_loss_forward(fo_model *m, const int32_t *targets, double *los
     return FO_OK;
 }
 
-void fo_model_loss_backward(fo_model *m, const int32_t *targets, float scale)
+void fo_model_loss_backward(fo_model *m, float scale)
 {
-    m->kernel->xent_grad(m->logits, targets, m->lse, m->rows, m->vl, m->vocabulary_begin,
+    m->kernel->xent_grad(m->logits, m->targets, m->lse, m->rows, m->vl, m->vocabulary_begin,
                          scale / (float)m->rows, m->dlogits, m->config.dtype);
 }

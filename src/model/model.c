@@ -20,6 +20,7 @@ static void set_sizes(fo_model *m)
     m->dl = (int64_t)m->heads * m->head_dim;
     m->hl = fo_shard_rows(4 * c->dim, m->ranks, m->rank);
     m->vl = fo_shard_rows(c->vocabulary, m->ranks, m->rank);
+    m->by_table = c->vocabulary < m->rows;
     m->vocabulary_begin = fo_shard_begin(c->vocabulary, m->ranks, m->rank);
 }
 
@@ -63,6 +64,15 @@ static bool take_loss(fo_model *m)
            (m->dlogits = values(m, m->rows * m->vl));
 }
 
+static bool take_embedding(fo_model *m)
+{
+    int64_t dim = m->config.dim;
+    if (m->by_table)
+        return (m->table = floats(m, m->config.vocabulary * dim)) &&
+               (m->table_shard = travelling(m, m->vl * dim, FO_F32));
+    return (m->dembed = floats(m, m->rows * dim));
+}
+
 static bool take_backward(fo_model *m)
 {
     int64_t count = m->shard_rows * m->config.dim;
@@ -71,7 +81,7 @@ static bool take_backward(fo_model *m)
            (m->dy = travelling(m, count, m->config.dtype)) &&
            (m->dpre = values(m, m->rows * m->hl)) && (m->datt = values(m, m->rows * m->dl)) &&
            (m->dqkv = values(m, m->rows * 3 * m->dl)) &&
-           (m->dembed = floats(m, m->rows * m->config.dim)) &&
+           take_embedding(m) &&
            (m->sum = floats(m, m->sum_rows * FO_MODEL_SUM_WIDTH)) &&
            (m->sum_shard = travelling(m, sum_rows * FO_MODEL_SUM_WIDTH, FO_F32));
 }
@@ -87,30 +97,6 @@ static fo_status take_activations(fo_model *m)
                                                                                    : FO_NO_MEMORY;
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
-
-static fo_status create_attention(fo_model *m)
-{
-    const fo_model_config *c = &m->config;
-    fo_attention_desc desc = {.batch = m->batch,
-                              .context = c->context,
-                              .heads = m->heads,
-                              .head_dim = m->head_dim,
-                              .dtype = c->dtype,
-                              .dropout = c->dropout,
-                              .head_offset = m->head_begin,
-                              .total_heads = (int)c->heads};
-    if (m->heads == 0)
-        return FO_OK;
-    fo_status status = m->kernel->attention_create(&desc, &m->attention);
-    m->attention_evaluation = m->attention;
-    if (status != FO_OK || c->dropout <= 0.0f)
-        return status;
-    m->attention_evaluation = NULL;
-    desc.dropout = 0.0f;
-    return m->kernel->attention_create(&desc, &m->attention_evaluation);
-}
-
 /* ---- the model ------------------------------------------------------------------------------- */
 
 static fo_status set_up(fo_model *model)
@@ -120,11 +106,11 @@ static fo_status set_up(fo_model *model)
     for (int i = 0; i < model->parameter_count; i++)
         if (model->parameters[i].sharding == FO_REPLICATED)
             replicated += model->parameters[i].count;
+    if (status == FO_OK)
+        status = fo_model_rows_create(model);
     model->sum_rows = (replicated + FO_MODEL_SUM_WIDTH - 1) / FO_MODEL_SUM_WIDTH;
     if (status == FO_OK)
         status = take_activations(model);
-    if (status == FO_OK)
-        status = create_attention(model);
     if (status == FO_OK)
         status = fo_model_plans_create(model);
     return status;
@@ -178,10 +164,6 @@ void fo_model_destroy(fo_model *model)
     if (!model)
         return;
     fo_model_plans_destroy(model);
-    if (model->attention_evaluation && model->attention_evaluation != model->attention)
-        model->kernel->attention_destroy(model->attention_evaluation);
-    if (model->attention)
-        model->kernel->attention_destroy(model->attention);
     fo_model_memory_free(model);
     free(model);
 }

@@ -1,7 +1,7 @@
 /* GPT-2 with Megatron-style tensor and sequence parallelism, on the public plan API.
  *
- * Rows are tokens, batch-major: row = b * context + t, M = batch * context; rank r owns the rows of its
- * shard between layers (residual stream, LayerNorm, dropout), all M rows of its heads, of its
+ * Rows are tokens, M = batch * context of them, straight or balanced (flashoverlap/rows.h): straight where
+ * N divides the batch. Rank r owns the rows of its shard between layers (residual stream, LayerNorm, dropout), all M rows of its heads, of its
  * hidden features and of its vocabulary entries inside layers. Heads, hidden features and vocabulary
  * entries are split by fo_shard_begin, so nothing needs to divide and a rank may own none.
  *
@@ -87,6 +87,10 @@ fo_status fo_model_forward(fo_model *model, const int32_t *inputs, const int32_t
  * scale * loss to every grad. Replicated gradients are still per-rank partial sums afterwards. */
 fo_status fo_model_backward(fo_model *model, const int32_t *inputs, const int32_t *targets,
                             int64_t dropout_step, float scale);
+/* One layer of these passes, for measuring: from its input layers[l] to the next one's, and back. Collective.
+ * After a forward and a backward pass of the whole model with the same dropout_step. */
+fo_status fo_model_layer_forward(fo_model *model, int64_t layer, int64_t dropout_step);
+fo_status fo_model_layer_backward(fo_model *model, int64_t layer, int64_t dropout_step);
 /* Collective. Sums replicated gradients over ranks, once, and returns the global norm in which each
  * parameter counts once. */
 fo_status fo_model_reduce_gradients(fo_model *model, double *norm);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/state.h"
 
-typedef enum plan_rows { TOKENS, RANKS /* one row a rank */, SUM_ROWS } plan_rows;
+typedef enum plan_rows { TOKENS, EMBEDDING, RANKS /* one row a rank */, SUM_ROWS } plan_rows;
 typedef enum plan_width {
     NOTHING,
     DIM,
@@ -19,46 +19,112 @@ typedef enum plan_width {
 
 /* T: computes in the model's type, partial sums travel in its wire type; otherwise float32
  * throughout. */
-static const struct {
+typedef struct plan_row {
     const char *name;
     fo_op op;
     plan_rows rows;
-    plan_width in, out;
-    bool gelu, t, y_f32;
-} table[FO_MODEL_PLAN_COUNT] = {
-    /* float32 on the wire: a sum of one row and zeros, exact for every N */
-    [FO_MODEL_PLAN_EMBED] = {"embedding", FO_REDUCE_SCATTER, TOKENS, DIM, NOTHING, 0, 0, 0},
-    [FO_MODEL_PLAN_QKV] = {"attention qkv", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_QKV, 0, 1, 0},
-    [FO_MODEL_PLAN_PROJ] = {"attention projection", FO_ROW_FORWARD, TOKENS, OWN_HEADS, DIM, 0, 1,
-                            0},
-    [FO_MODEL_PLAN_FC] = {"mlp in", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_HIDDEN, 1, 1, 0},
-    [FO_MODEL_PLAN_OUT] = {"mlp out", FO_ROW_FORWARD, TOKENS, OWN_HIDDEN, DIM, 0, 1, 0},
-    [FO_MODEL_PLAN_HEAD] = {"head", FO_COLUMN_FORWARD, TOKENS, DIM, OWN_VOCABULARY, 0, 1, 1},
-    [FO_MODEL_PLAN_HEAD_BACKWARD] = {"head backward", FO_COLUMN_BACKWARD, TOKENS, DIM,
-                                     OWN_VOCABULARY, 0, 1, 0},
-    [FO_MODEL_PLAN_OUT_BACKWARD] = {"mlp out backward", FO_ROW_BACKWARD, TOKENS, OWN_HIDDEN, DIM, 1,
-                                    1, 0},
-    [FO_MODEL_PLAN_FC_BACKWARD] = {"mlp in backward", FO_COLUMN_BACKWARD, TOKENS, DIM, OWN_HIDDEN,
-                                   0, 1, 0},
-    [FO_MODEL_PLAN_PROJ_BACKWARD] = {"attention projection backward", FO_ROW_BACKWARD, TOKENS,
-                                     OWN_HEADS, DIM, 0, 1, 0},
-    [FO_MODEL_PLAN_QKV_BACKWARD] = {"attention qkv backward", FO_COLUMN_BACKWARD, TOKENS, DIM,
-                                    OWN_QKV, 0, 1, 0},
-    [FO_MODEL_PLAN_EMBED_BACKWARD] = {"embedding backward", FO_ALL_GATHER, TOKENS, DIM, NOTHING, 0,
-                                      0, 0},
-    [FO_MODEL_PLAN_SUM] = {"replicated gradients", FO_REDUCE_SCATTER, SUM_ROWS, SUM_WIDTH, NOTHING,
-                           0, 0, 0},
-    [FO_MODEL_PLAN_SUM_ALL] = {"replicated gradients, all", FO_ALL_GATHER, SUM_ROWS, SUM_WIDTH,
-                               NOTHING, 0, 0, 0},
+    plan_width in, out, hidden;
+    bool gelu, t, y_f32, dropout;
+} plan_row;
+
+static const plan_row table[FO_MODEL_PLAN_COUNT] = {
+    /* float32 on the wire: a sum of one row and zeros, exact for every N. By table: see table_row. */
+    [FO_MODEL_PLAN_EMBED] = {.name = "embedding", .op = FO_REDUCE_SCATTER, .in = DIM},
+    [FO_MODEL_PLAN_QKV] =
+        {.name = "attention qkv", .op = FO_COLUMN_FORWARD, .in = DIM, .out = OWN_QKV, .t = true},
+    [FO_MODEL_PLAN_ATTENTION] = {.name = "attention",
+                                 .op = FO_ATTENTION_FORWARD,
+                                 .in = OWN_HEADS,
+                                 .out = DIM,
+                                 .t = true,
+                                 .dropout = true},
+    [FO_MODEL_PLAN_ATTENTION_EVALUATION] = {.name = "attention, evaluating",
+                                            .op = FO_ATTENTION_FORWARD,
+                                            .in = OWN_HEADS,
+                                            .out = DIM,
+                                            .t = true},
+    [FO_MODEL_PLAN_MLP] = {.name = "mlp",
+                           .op = FO_MLP_FORWARD,
+                           .in = DIM,
+                           .out = DIM,
+                           .hidden = OWN_HIDDEN,
+                           .gelu = true,
+                           .t = true},
+    [FO_MODEL_PLAN_HEAD] = {.name = "head",
+                            .op = FO_COLUMN_FORWARD,
+                            .in = DIM,
+                            .out = OWN_VOCABULARY,
+                            .t = true,
+                            .y_f32 = true},
+    [FO_MODEL_PLAN_HEAD_BACKWARD] = {.name = "head backward",
+                                     .op = FO_COLUMN_BACKWARD,
+                                     .in = DIM,
+                                     .out = OWN_VOCABULARY,
+                                     .t = true},
+    [FO_MODEL_PLAN_OUT_BACKWARD] = {.name = "mlp out backward",
+                                    .op = FO_ROW_BACKWARD,
+                                    .in = OWN_HIDDEN,
+                                    .out = DIM,
+                                    .gelu = true,
+                                    .t = true},
+    [FO_MODEL_PLAN_FC_BACKWARD] = {.name = "mlp in backward",
+                                   .op = FO_COLUMN_BACKWARD,
+                                   .in = DIM,
+                                   .out = OWN_HIDDEN,
+                                   .t = true},
+    [FO_MODEL_PLAN_ATTENTION_BACKWARD] = {.name = "attention backward",
+                                          .op = FO_ATTENTION_BACKWARD,
+                                          .in = OWN_HEADS,
+                                          .out = DIM,
+                                          .t = true,
+                                          .dropout = true},
+    [FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD] = {.name = "attention backward, evaluating",
+                                                     .op = FO_ATTENTION_BACKWARD,
+                                                     .in = OWN_HEADS,
+                                                     .out = DIM,
+                                                     .t = true},
+    [FO_MODEL_PLAN_QKV_BACKWARD] = {.name = "attention qkv backward",
+                                    .op = FO_COLUMN_BACKWARD,
+                                    .in = DIM,
+                                    .out = OWN_QKV,
+                                    .t = true},
+    [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward",
+                                      .op = FO_ALL_GATHER,
+                                      .in = DIM},
+    [FO_MODEL_PLAN_SUM] = {.name = "replicated gradients",
+                           .op = FO_REDUCE_SCATTER,
+                           .rows = SUM_ROWS,
+                           .in = SUM_WIDTH},
+    [FO_MODEL_PLAN_SUM_ALL] = {.name = "replicated gradients, all",
+                               .op = FO_ALL_GATHER,
+                               .rows = SUM_ROWS,
+                               .in = SUM_WIDTH},
     /* whoever has the row asked for gives it */
-    [FO_MODEL_PLAN_LOGITS] = {"head of one row", FO_COLUMN_FORWARD, RANKS, DIM, OWN_VOCABULARY, 0,
-                              1, 1},
+    [FO_MODEL_PLAN_LOGITS] = {.name = "head of one row",
+                              .op = FO_COLUMN_FORWARD,
+                              .rows = RANKS,
+                              .in = DIM,
+                              .out = OWN_VOCABULARY,
+                              .t = true,
+                              .y_f32 = true},
 };
+
+/* Where the embedding table travels instead of the rows, its gather is the forward pass. */
+static plan_row table_row(const fo_model *model, fo_model_plan which)
+{
+    plan_row row = table[which];
+    if (model->by_table && which == FO_MODEL_PLAN_EMBED)
+        row.op = FO_ALL_GATHER, row.rows = EMBEDDING;
+    if (model->by_table && which == FO_MODEL_PLAN_EMBED_BACKWARD)
+        row.op = FO_REDUCE_SCATTER, row.rows = EMBEDDING;
+    return row;
+}
 
 static int64_t rows_of(const fo_model *model, plan_rows rows)
 {
     switch (rows) {
     case TOKENS: return model->rows;
+    case EMBEDDING: return model->config.vocabulary;
     case RANKS: return model->ranks;
     case SUM_ROWS: return model->sum_rows;
     }
@@ -81,28 +147,55 @@ static int64_t width_of(const fo_model *model, plan_width width)
 
 static fo_status create(fo_model *model, fo_model_plan which)
 {
+    plan_row row = table_row(model, which);
     fo_plan_desc desc = {
-        .op = table[which].op,
-        .rows = rows_of(model, table[which].rows),
-        .in = width_of(model, table[which].in),
-        .out = width_of(model, table[which].out),
-        .dtype = table[which].t ? model->config.dtype : FO_F32,
-        .wire = table[which].t ? model->config.wire : FO_F32,
-        .y_dtype = table[which].y_f32 ? FO_F32 : model->config.dtype,
-        .act = table[which].gelu ? FO_GELU : FO_IDENTITY,
+        .op = row.op,
+        .rows = rows_of(model, row.rows),
+        .in = width_of(model, row.in),
+        .out = width_of(model, row.out),
+        .hidden = width_of(model, row.hidden),
+        .dtype = row.t ? model->config.dtype : FO_F32,
+        .wire = row.t ? model->config.wire : FO_F32,
+        .y_dtype = row.y_f32 ? FO_F32 : model->config.dtype,
+        .act = row.gelu ? FO_GELU : FO_IDENTITY,
         .overlap = model->config.overlap,
-        .name = table[which].name,
+        .name = row.name,
     };
+    if (row.op == FO_ATTENTION_FORWARD || row.op == FO_ATTENTION_BACKWARD)
+        desc.attention = (fo_plan_attention){.batch = model->batch,
+                                             .context = model->config.context,
+                                             .heads = model->heads,
+                                             .head_dim = model->head_dim,
+                                             .head_offset = model->head_begin,
+                                             .total_heads = (int)model->config.heads,
+                                             .dropout = row.dropout ? model->config.dropout : 0,
+                                             .order = model->order};
     return fo_plan_create(model->group, &desc, &model->plans[which]);
+}
+
+/* Without dropout evaluating is what training is. */
+static bool wanted(const fo_model *model, int which)
+{
+    bool evaluation = which == FO_MODEL_PLAN_ATTENTION_EVALUATION ||
+                      which == FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD;
+    return which != FO_MODEL_PLAN_LOGITS && (!evaluation || model->config.dropout > 0);
 }
 
 fo_status fo_model_plans_create(fo_model *model)
 {
     fo_status status = FO_OK;
     for (int i = 0; status == FO_OK && i < FO_MODEL_PLAN_COUNT; i++)
-        if (i != FO_MODEL_PLAN_LOGITS)
+        if (wanted(model, i))
             status = create(model, (fo_model_plan)i);
     return status;
+}
+
+fo_plan *fo_model_plans_attention(const fo_model *model, bool backward, bool dropout)
+{
+    fo_model_plan training =
+        backward ? FO_MODEL_PLAN_ATTENTION_BACKWARD : FO_MODEL_PLAN_ATTENTION;
+    fo_plan *evaluating = model->plans[training + 1];
+    return dropout || !evaluating ? model->plans[training] : evaluating;
 }
 
 fo_status fo_model_plans_create_logits(fo_model *model)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flashoverlap/trace.h"
 #include "model/state.h"
 
 /* All replicated gradients one after another, to or from m->sum; what pads the last row stays 0. */
@@ -51,6 +52,7 @@ fo_status fo_model_reduce_gradients(fo_model *m, double *norm)
     if (!all)
         return fo_base_error(FO_NO_MEMORY, "no memory for the norms of %d ranks", m->ranks);
     fo_status status = sum_replicated(m);
+    int64_t begin = fo_trace_clock();
     if (status == FO_OK) {
         mine = squares(m, false);
         status = fo_group_allgather(m->group, &mine, sizeof mine, all);
@@ -61,6 +63,7 @@ fo_status fo_model_reduce_gradients(fo_model *m, double *norm)
             sum += all[r];
         *norm = sqrt(sum);
     }
+    fo_trace_local(m->group, "gradient norm", begin);
     free(all);
     return status;
 }

@@ -31,14 +31,15 @@ enum { FO_MODEL_WTE, FO_MODEL_WPE, FO_MODEL_FIRST_LAYER };
 typedef enum fo_model_plan {
     FO_MODEL_PLAN_EMBED,
     FO_MODEL_PLAN_QKV,
-    FO_MODEL_PLAN_PROJ,
-    FO_MODEL_PLAN_FC,
-    FO_MODEL_PLAN_OUT,
+    FO_MODEL_PLAN_ATTENTION, /* with its out-projection */
+    FO_MODEL_PLAN_ATTENTION_EVALUATION, /* without dropout; made where there is dropout */
+    FO_MODEL_PLAN_MLP,
     FO_MODEL_PLAN_HEAD,
     FO_MODEL_PLAN_HEAD_BACKWARD,
     FO_MODEL_PLAN_OUT_BACKWARD,
     FO_MODEL_PLAN_FC_BACKWARD,
-    FO_MODEL_PLAN_PROJ_BACKWARD,
+    FO_MODEL_PLAN_ATTENTION_BACKWARD,
+    FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD,
     FO_MODEL_PLAN_QKV_BACKWARD,
     FO_MODEL_PLAN_EMBED_BACKWARD,
     FO_MODEL_PLAN_SUM,     /* replicated gradients: the own rows of their sum */
@@ -80,14 +81,18 @@ struct fo_model {
     int head_begin, heads;         /* own heads */
     int head_dim;
     int64_t dl, hl, vl, vocabulary_begin;
+    bool by_table; /* embeddings: the table travels instead of the rows */
+
+    fo_row_order order; /* which token a row is */
+    fo_run *runs;
+    int64_t run_count;
+    int32_t *tokens, *targets; /* [M], by row */
 
     fo_model_memory *memory; /* everything allocated, newest first */
     fo_parameter *parameters;
     int parameter_count;
     uint64_t version; /* of the parameters: what plans packed of an older one is stale */
     fo_plan *plans[FO_MODEL_PLAN_COUNT];
-    fo_attention *attention;            /* with dropout; NULL without own heads */
-    fo_attention *attention_evaluation; /* without dropout; the same one when there is none */
 
     fo_model_layer *layers;
     fo_model_norm ln_f;
@@ -100,7 +105,9 @@ struct fo_model {
     float *dbranch;           /* [Mr, dim] gradient at a branch's start or end */
     void *dy;                 /* [Mr, dim] T, travels */
     void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
-    float *dembed;            /* [M, dim] */
+    float *dembed;            /* [M, dim] unless by_table */
+    float *table;             /* [vocabulary, dim] when by_table: values, or partial gradients */
+    float *table_shard;       /* [vl, dim] of it; travels */
     int64_t sum_rows;         /* of the matrix of replicated gradients */
     float *sum;               /* [sum_rows, FO_MODEL_SUM_WIDTH] */
     float *sum_shard;         /* own rows of it; travels */
@@ -132,6 +139,8 @@ fo_parameter *fo_model_params_final(const fo_model *model, int which);
 fo_status fo_model_plans_create(fo_model *model);
 fo_status fo_model_plans_create_logits(fo_model *model);
 void fo_model_plans_destroy(fo_model *model);
+/* The plan of attention and its out-projection, with or without dropout. */
+fo_plan *fo_model_plans_attention(const fo_model *model, bool backward, bool dropout);
 
 /* ---- dropout.c ------------------------------------------------------------------------------- */
 
@@ -159,13 +168,25 @@ fo_status fo_model_forward_trunk(fo_model *model, const int32_t *inputs, int64_t
 /* FO_INVALID names the first token outside the vocabulary. */
 fo_status fo_model_forward_check(const fo_model *model, const char *what, const int32_t *tokens);
 /* From model->logits to model->lse and the mean loss, the same on every rank. */
-fo_status fo_model_loss_forward(fo_model *model, const int32_t *targets, double *loss);
+fo_status fo_model_loss_forward(fo_model *model, double *loss);
 /* From model->logits and model->lse to model->dlogits. */
-void fo_model_loss_backward(fo_model *model, const int32_t *targets, float scale);
+void fo_model_loss_backward(fo_model *model, float scale);
 
-/* Calls run(model, position, row, count) for every run of own rows, from `row` of the shard on, whose
- * positions follow one another from `position` on. */
-typedef void fo_model_run(fo_model *model, int64_t position, int64_t row, int64_t count);
-void fo_model_forward_runs(fo_model *model, fo_model_run *run);
+/* ---- rows.c ---------------------------------------------------------------------------------- */
+
+fo_status fo_model_rows_create(fo_model *model);
+/* [batch, context] tokens to rows. */
+void fo_model_rows_arrange(const fo_model *model, const int32_t *from, int32_t *to);
+/* The row of token sequence * context + position. */
+int64_t fo_model_rows_find(const fo_model *model, int64_t token);
+/* The next run of own rows, counted from the shard's first; *at begins at 0. False: no more. */
+bool fo_model_rows_next(const fo_model *model, int64_t *at, fo_run *run);
+
+/* ---- embedding.c ----------------------------------------------------------------------------- */
+
+/* Tokens and positions of the own rows: x [Mr, dim]. */
+fo_status fo_model_embedding_forward(fo_model *model, float *x);
+/* From model->dx. */
+fo_status fo_model_embedding_backward(fo_model *model);
 
 #endif

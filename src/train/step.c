@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "flashoverlap/trace.h"
 #include "group/group.h"
 #include "train/train.h"
 
@@ -53,7 +54,9 @@ static fo_status gradients(fo_train_worker *worker, int64_t step, double *loss, 
     const fo_train_options *o = &worker->job->options;
     fo_status status = FO_OK;
     *loss = 0;
+    int64_t begin = fo_trace_clock();
     fo_model_zero_gradients(worker->model);
+    fo_trace_local(worker->group, "zero gradients", begin);
     for (int64_t i = 0; status == FO_OK && i < o->accumulate; i++) {
         int64_t micro = (step - 1) * o->accumulate + i;
         double one = 0;
@@ -111,10 +114,12 @@ static void update(fo_train_worker *worker, const fo_train_values *values)
     const fo_train_options *o = &worker->job->options;
     double scale = fo_train_optimizer_scale(o->clip, values->grad_norm);
     int count = fo_model_parameter_count(worker->model);
+    int64_t begin = fo_trace_clock();
     for (int i = 0; i < count; i++)
         fo_train_optimizer_update(worker->kernel, o, values->step, scale,
                                   fo_model_parameter(worker->model, i));
     fo_model_parameters_changed(worker->model);
+    fo_trace_local(worker->group, "optimizer", begin);
 }
 
 fo_status fo_train_step(fo_train_worker *worker, int64_t step, fo_train_values *values)
