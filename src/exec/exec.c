@@ -188,6 +188,10 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     rewind_run(exec);
     fo_exec_record_begin(exec);
     fo_status status = fo_exec_progress_poll(exec);
+    int64_t prepare = fo_base_clock_ns();
+    if (status == FO_OK && exec->prepare)
+        status = exec->prepare(context);
+    exec->stats.compute_ns += fo_base_clock_ns() - prepare;
     for (int32_t i = 0; status == FO_OK && i < exec->lane_count; i++)
         status = run_task(exec, exec->lane[i]);
     if (status == FO_OK)

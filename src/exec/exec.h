@@ -26,6 +26,9 @@ typedef struct fo_exec_tile {
 /* Does a COMPUTE, ADD or COPY tile. */
 typedef fo_status (*fo_exec_compute)(void *context, const fo_exec_tile *tile);
 
+/* Local work before the first tile, done while the first messages travel already (packing a weight). */
+typedef fo_status (*fo_exec_prepare)(void *context);
+
 typedef struct fo_exec_desc {
     fo_endpoint *endpoint;
     const fo_program *program; /* borrowed; outlives the executor */
@@ -34,6 +37,7 @@ typedef struct fo_exec_desc {
     int64_t
         tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
+    fo_exec_prepare prepare; /* NULL: nothing */
     const char *name; /* operation, for messages; borrowed */
     fo_recorder *const *recorder; /* where there is a recorder at times; NULL: never. Borrowed */
 } fo_exec_desc;

@@ -33,6 +33,7 @@ struct fo_exec {
     fo_endpoint *endpoint;
     const fo_program *program;
     fo_exec_compute compute;
+    fo_exec_prepare prepare;
     const char *name;
     uint32_t tag;
     bool views;

@@ -165,7 +165,7 @@ fo_status fo_op_compute_attention(fo_plan *plan)
                          : plan->kernel->attention_queries_grad(plan->attention, &args, row, rows);
         }
     }
-    plan->pack_ns += fo_base_clock_ns() - begin;
+    plan->apart_ns += fo_base_clock_ns() - begin;
     fo_trace_local(plan->group, "attention", begin);
     return status;
 }
@@ -237,7 +237,6 @@ static fo_status pack(fo_plan *plan, fo_gemm *gemm, const float *w, void *packed
     int64_t begin = fo_base_clock_ns();
     fo_status status = plan->kernel->gemm_pack(gemm, w, packed);
     fo_recorder *recorder = *fo_group_recorder(plan->group);
-    plan->pack_ns += fo_base_clock_ns() - begin;
     if (recorder)
         fo_base_recorder_event(recorder, FO_EVENT_PACK,
                                fo_base_recorder_name(recorder, plan->name), begin,
@@ -245,8 +244,10 @@ static fo_status pack(fo_plan *plan, fo_gemm *gemm, const float *w, void *packed
     return status;
 }
 
-fo_status fo_op_compute_pack(fo_plan *plan, const fo_plan_args *args)
+fo_status fo_op_compute_pack(void *context)
 {
+    fo_plan *plan = context;
+    const fo_plan_args *args = plan->args;
     if (!plan->gemm)
         return FO_OK;
     if (args->w_version && args->w_version == plan->packed_version &&

@@ -90,7 +90,7 @@ fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args)
             return fo_base_error(FO_NO_MEMORY, "%s: no memory for %zu bytes", plan->name, bytes);
     }
     plan->args = args;
-    fo_status status = fo_op_compute_pack(plan, args);
+    fo_status status = fo_op_compute_pack(plan);
     if (plan->attention)
         plan->kernel->attention_begin(plan->attention);
     if (status == FO_OK && plan->attention && plan->desc.attention.first &&

@@ -154,6 +154,7 @@ static fo_status create_executor(fo_plan *plan)
         .tile_rows = {plan->kernel->tile_rows,
                       plan->wgrad ? plan->kernel->wgrad_rows : plan->kernel->tile_rows},
         .compute = fo_op_compute_tile,
+        .prepare = fo_op_compute_pack,
         .name = plan->name,
         .recorder = fo_group_recorder(plan->group),
     };
@@ -249,7 +250,6 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
     for (int role = 0; role < FO_BUFFER_ROLES; role++)
         external[role] = fo_op_describe_external(plan, args, (fo_buffer_role)role);
     plan->args = args;
-    status = fo_op_compute_pack(plan, args);
     if (plan->attention)
         plan->kernel->attention_begin(plan->attention);
     if (status == FO_OK && attention_apart(plan, FO_ATTENTION_FORWARD))
@@ -307,8 +307,8 @@ void fo_plan_report(const fo_plan *plan, fo_report *report)
     fo_exec_stats_get(plan->exec, &stats);
     collect_waits((fo_plan *)(uintptr_t)plan);
     *report = (fo_report){.executions = stats.runs,
-                          .total_ns = stats.total_ns + plan->pack_ns,
-                          .compute_ns = stats.compute_ns + plan->pack_ns,
+                          .total_ns = stats.total_ns + plan->apart_ns,
+                          .compute_ns = stats.compute_ns + plan->apart_ns,
                           .exposed_ns = stats.exposed_ns,
                           .sent_bytes = stats.sent_bytes,
                           .tasks = stats.tasks,
@@ -319,5 +319,5 @@ void fo_plan_report(const fo_plan *plan, fo_report *report)
 void fo_plan_report_reset(fo_plan *plan)
 {
     fo_exec_stats_reset(plan->exec);
-    plan->pack_ns = 0;
+    plan->apart_ns = 0;
 }

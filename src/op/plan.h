@@ -31,7 +31,7 @@ struct fo_plan {
     int64_t wire_bytes;
     fo_wait *waits;
     int wait_count;
-    int64_t pack_ns; /* also attention that comes before or after the program */
+    int64_t apart_ns; /* attention that comes before or after the program */
 };
 
 /* ---- describe.c: what an operation is ---- */
@@ -52,8 +52,8 @@ void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_
 /* ---- compute.c ---- */
 /* The executor's callback; context is the plan. */
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile);
-/* Packs args->w and w2 unless the same version is packed already. */
-fo_status fo_op_compute_pack(fo_plan *plan, const fo_plan_args *args);
+/* Packs the weights of plan->args unless the same version is packed already; context is the plan. */
+fo_status fo_op_compute_pack(void *context);
 /* Attention of all own heads in one piece, in the order in which programs take the rows. Backward: the
  * gradient through all queries. */
 fo_status fo_op_compute_attention(fo_plan *plan);
