@@ -99,12 +99,12 @@ static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
         const void *data = fo_exec_progress_address(exec, task, task->in, state->in_source,
                                                     task->row + begin, &span);
         size_t bytes = (size_t)((end - begin) * row_bytes);
+        fo_exec_record_seen(exec, (int32_t)(task - exec->program->tasks));
         fo_status status =
             exec->endpoint->ops->isend(exec->endpoint, &state->requests[state->issued], task->peer,
                                        exec->tag + (uint32_t)task->channel, data, bytes, 0);
         if (status != FO_OK)
             return status;
-        fo_exec_record_seen(exec, (int32_t)(task - exec->program->tasks));
         state->issued++;
         exec->movements++;
         exec->stats.sent_bytes += (int64_t)bytes;
