@@ -106,6 +106,10 @@ typedef struct fo_plan_attention {
                    overlapped (the row-parallel form). Same bits, for comparison. */
 } fo_plan_attention;
 
+/* Local work to do instead of waiting. Called where the rank would wait for a message; does a small piece of
+ * work (some 100 us) and returns true, or returns false when none is left. */
+typedef bool (*fo_meanwhile)(void *arg);
+
 typedef struct fo_plan_desc {
     fo_op op;
     int64_t rows;        /* M */
@@ -133,6 +137,8 @@ typedef struct fo_plan_args {
     float *db;
     fo_produce produce; /* REDUCE_SCATTER: instead of x */
     void *produce_arg;
+    fo_meanwhile meanwhile; /* NULL: wait. What it has left when the plan is done is the caller's */
+    void *meanwhile_arg;
     const float *w2, *bias2;
     void *act, *att;
     const void *qkv;

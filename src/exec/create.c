@@ -169,6 +169,7 @@ fo_status fo_exec_create(const fo_exec_desc *desc, fo_exec **out)
     exec->program = desc->program;
     exec->compute = desc->compute;
     exec->prepare = desc->prepare;
+    exec->meanwhile = desc->meanwhile;
     exec->name = desc->name;
     exec->tag = desc->tag;
     exec->recorder = desc->recorder;

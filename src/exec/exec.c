@@ -51,9 +51,23 @@ static int32_t root_blocker(const fo_exec *exec, int32_t blocker)
     return blocker;
 }
 
+/* A piece of other work instead of a wait, when there is some. */
+static bool worked_meanwhile(fo_exec *exec)
+{
+    int64_t begin = fo_base_clock_ns();
+    if (!exec->meanwhile || !exec->meanwhile(exec->context))
+        return false;
+    exec->stats.compute_ns += fo_base_clock_ns() - begin;
+    exec->last_progress_ns = 0; /* nobody looked */
+    exec->open_tile = exec->open_wait = NULL;
+    return true;
+}
+
 /* One wait for `blocker`; the time goes to its account. */
 static fo_status wait_for(fo_exec *exec, int32_t blocker)
 {
+    if (worked_meanwhile(exec))
+        return fo_exec_progress_poll(exec);
     int64_t begin = fo_base_clock_ns();
     if (!exec->last_progress_ns)
         exec->last_progress_ns = begin;

@@ -10,6 +10,8 @@
 #ifndef FO_EXEC_EXEC_H
 #define FO_EXEC_EXEC_H
 
+#include <stdbool.h>
+
 #include "base/recorder.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -29,6 +31,9 @@ typedef fo_status (*fo_exec_compute)(void *context, const fo_exec_tile *tile);
 /* Local work before the first tile, done while the first messages travel already (packing a weight). */
 typedef fo_status (*fo_exec_prepare)(void *context);
 
+/* Local work instead of a wait: does a piece and returns true, or false when there is none. */
+typedef bool (*fo_exec_meanwhile)(void *context);
+
 typedef struct fo_exec_desc {
     fo_endpoint *endpoint;
     const fo_program *program; /* borrowed; outlives the executor */
@@ -37,7 +42,8 @@ typedef struct fo_exec_desc {
     int64_t
         tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
-    fo_exec_prepare prepare; /* NULL: nothing */
+    fo_exec_prepare prepare;     /* NULL: nothing */
+    fo_exec_meanwhile meanwhile; /* NULL: nothing */
     const char *name; /* operation, for messages; borrowed */
     fo_recorder *const *recorder; /* where there is a recorder at times; NULL: never. Borrowed */
 } fo_exec_desc;

@@ -34,6 +34,7 @@ struct fo_exec {
     const fo_program *program;
     fo_exec_compute compute;
     fo_exec_prepare prepare;
+    fo_exec_meanwhile meanwhile;
     const char *name;
     uint32_t tag;
     bool views;

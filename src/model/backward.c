@@ -96,17 +96,10 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
 /* From the loss to the output of the last layer. */
 static fo_status head(fo_model *m, float scale)
 {
-    fo_parameter *wte = fo_model_params_embedding(m, FO_MODEL_WTE);
     int64_t begin = fo_trace_clock();
     fo_model_loss_backward(m, scale);
     fo_trace_local(m->group, "loss", begin);
-    fo_plan_args args = {.x = m->ln_f.y,
-                         .w = wte->value,
-                         .dy = m->dlogits,
-                         .dx = m->dbranch,
-                         .dw = wte->grad,
-                         .w_version = m->version};
-    fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_HEAD_BACKWARD], &args);
+    fo_status status = fo_model_head_backward(m);
     if (status != FO_OK)
         return status;
     memset(m->dx, 0, (size_t)(m->shard_rows * m->config.dim) * sizeof *m->dx);

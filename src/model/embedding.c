@@ -59,18 +59,27 @@ static void add_row(const fo_model *m, float *to, const float *from)
     m->kernel->add(to, FO_F32, from, FO_F32, to, FO_F32, m->config.dim);
 }
 
-/* The own rows' gradients by token, summed over ranks. */
-static fo_status reduce_table(fo_model *m)
+/* The own rows' gradients by token. */
+static void add_rows(fo_model *m)
+{
+    for (int64_t i = 0; i < m->shard_rows; i++)
+        add_row(m, m->table_grad + (size_t)m->tokens[m->shard_row + i] * width(m),
+                m->dx + (size_t)i * width(m));
+}
+
+fo_status fo_model_embedding_reduce(fo_model *m, fo_meanwhile meanwhile, void *arg)
 {
     fo_parameter *wte = fo_model_params_embedding(m, FO_MODEL_WTE);
-    memset(m->table, 0, (size_t)m->config.vocabulary * width(m) * sizeof *m->table);
-    for (int64_t i = 0; i < m->shard_rows; i++)
-        add_row(m, m->table + (size_t)m->tokens[m->shard_row + i] * width(m),
-                m->dx + (size_t)i * width(m));
-    fo_plan_args args = {.x = m->table, .y = m->table_shard};
+    if (!m->by_table)
+        return FO_OK;
+    fo_plan_args args = {.x = m->table_grad,
+                         .y = m->table_shard,
+                         .meanwhile = meanwhile,
+                         .meanwhile_arg = arg};
     fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED_BACKWARD], &args);
     if (status == FO_OK)
         m->kernel->add(wte->grad, FO_F32, m->table_shard, FO_F32, wte->grad, FO_F32, wte->count);
+    memset(m->table_grad, 0, (size_t)m->config.vocabulary * width(m) * sizeof *m->table_grad);
     return status;
 }
 
@@ -97,5 +106,8 @@ fo_status fo_model_embedding_backward(fo_model *m)
         m->kernel->add(to, FO_F32, m->dx + (size_t)run.row * width(m), FO_F32, to, FO_F32,
                        run.rows * m->config.dim);
     }
-    return m->by_table ? reduce_table(m) : gather_rows(m);
+    if (!m->by_table)
+        return gather_rows(m);
+    add_rows(m);
+    return FO_OK;
 }

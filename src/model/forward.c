@@ -130,12 +130,8 @@ fo_status fo_model_forward(fo_model *m, const int32_t *inputs, const int32_t *ta
     fo_status status = fo_model_forward_check(m, "target", targets);
     if (status == FO_OK)
         status = fo_model_forward_trunk(m, inputs, dropout_step);
-    fo_plan_args args = {.x = m->ln_f.y,
-                         .w = fo_model_params_embedding(m, FO_MODEL_WTE)->value,
-                         .y = m->logits,
-                         .w_version = m->version};
     if (status == FO_OK)
-        status = fo_plan_execute(m->plans[FO_MODEL_PLAN_HEAD], &args);
+        status = fo_model_head_forward(m);
     int64_t begin = fo_trace_clock();
     if (status == FO_OK) {
         fo_model_rows_arrange(m, targets, m->targets);

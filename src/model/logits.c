@@ -33,6 +33,21 @@ static fo_status own_part(fo_model *m, int64_t row, void *blank, float *all, flo
     return status;
 }
 
+/* By table the owner has all of the row's logits; the others give what is not looked at. */
+static fo_status whole_row(fo_model *m, int64_t row, float *mine, float *all, float *logits)
+{
+    int owner = owner_of(m, row);
+    size_t bytes = (size_t)m->config.vocabulary * sizeof *mine;
+    fo_status status = FO_OK;
+    if (owner == m->rank)
+        status = fo_model_head_rows(m, row - m->shard_row, 1, mine);
+    if (status == FO_OK)
+        status = fo_group_allgather(m->group, mine, bytes, all);
+    if (status == FO_OK)
+        memcpy(logits, (const char *)all + (size_t)owner * bytes, bytes);
+    return status;
+}
+
 /* Shares differ in length: all ranks give as much as the longest. */
 static fo_status gather(fo_model *m, const float *mine, float *all, float *logits)
 {
@@ -50,7 +65,8 @@ fo_status fo_model_logits(fo_model *m, const int32_t *tokens, int64_t row, float
         return fo_base_error(FO_INVALID, "model: logits of row %" PRId64 ", expected 0 to %" PRId64,
                              row, m->rows - 1);
     m->forward_done = false;
-    size_t longest = (size_t)fo_shard_rows(m->config.vocabulary, m->ranks, 0);
+    size_t longest = m->by_table ? (size_t)m->config.vocabulary
+                                 : (size_t)fo_shard_rows(m->config.vocabulary, m->ranks, 0);
     float *mine = calloc(longest, sizeof *mine);
     float *all = calloc(longest * (size_t)m->ranks, sizeof *all);
     void *blank = calloc((size_t)m->config.dim, sizeof(float));
@@ -58,13 +74,15 @@ fo_status fo_model_logits(fo_model *m, const int32_t *tokens, int64_t row, float
     if (!mine || !all || !blank)
         status = fo_base_error(FO_NO_MEMORY, "no memory for logits of %" PRId64 " tokens",
                                m->config.vocabulary);
-    if (status == FO_OK)
+    if (status == FO_OK && !m->by_table)
         status = fo_model_plans_create_logits(m);
     if (status == FO_OK)
         status = fo_model_forward_trunk(m, tokens, -1);
-    if (status == FO_OK)
+    if (status == FO_OK && m->by_table)
+        status = whole_row(m, fo_model_rows_find(m, row), mine, all, logits);
+    if (status == FO_OK && !m->by_table)
         status = own_part(m, fo_model_rows_find(m, row), blank, all, mine);
-    if (status == FO_OK)
+    if (status == FO_OK && !m->by_table)
         status = gather(m, mine, all, logits);
     free(mine);
     free(all);

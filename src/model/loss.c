@@ -24,27 +24,53 @@ static void combine(const float *stats, int64_t rows, int ranks, int64_t row, do
     *lse = max + log(sum);
 }
 
+/* The loss of `rows` rows whose stats of all `ranks` parts are at hand. */
+static double sum_rows(fo_model *m, const float *stats, int64_t rows, int ranks)
+{
+    double sum = 0.0;
+    for (int64_t row = 0; row < rows; row++) {
+        double lse, target;
+        combine(stats, rows, ranks, row, &lse, &target);
+        m->lse[row] = (float)lse;
+        sum += lse - target;
+    }
+    return sum;
+}
+
+/* Own rows, whole vocabulary: every rank sums its rows, then the sums are put together in rank order. */
+static fo_status forward_rows(fo_model *m, double *loss)
+{
+    m->kernel->xent_stats(m->logits, m->targets + m->shard_row, m->shard_rows,
+                          m->config.vocabulary, 0, m->stats);
+    double mine = sum_rows(m, m->stats, m->shard_rows, 1), sum = 0.0;
+    double *all = (double *)(m->stats + 4 * m->rows);
+    fo_status status = fo_group_allgather(m->group, &mine, sizeof mine, all);
+    for (int r = 0; status == FO_OK && r < m->ranks; r++)
+        sum += all[r];
+    *loss = sum / (double)m->rows;
+    return status;
+}
+
 fo_status fo_model_loss_forward(fo_model *m, double *loss)
 {
+    if (m->by_table)
+        return forward_rows(m, loss);
     float *all = m->stats + 3 * m->rows;
     m->kernel->xent_stats(m->logits, m->targets, m->rows, m->vl, m->vocabulary_begin, m->stats);
     fo_status status =
         fo_group_allgather(m->group, m->stats, (size_t)(3 * m->rows) * sizeof *all, all);
-    if (status != FO_OK)
-        return status;
-    double sum = 0.0;
-    for (int64_t row = 0; row < m->rows; row++) {
-        double lse, target;
-        combine(all, m->rows, m->ranks, row, &lse, &target);
-        m->lse[row] = (float)lse;
-        sum += lse - target;
-    }
-    *loss = sum / (double)m->rows;
-    return FO_OK;
+    if (status == FO_OK)
+        *loss = sum_rows(m, all, m->rows, m->ranks) / (double)m->rows;
+    return status;
 }
 
 void fo_model_loss_backward(fo_model *m, float scale)
 {
-    m->kernel->xent_grad(m->logits, m->targets, m->lse, m->rows, m->vl, m->vocabulary_begin,
-                         scale / (float)m->rows, m->dlogits, m->config.dtype);
+    scale /= (float)m->rows;
+    if (m->by_table)
+        m->kernel->xent_grad(m->logits, m->targets + m->shard_row, m->lse, m->shard_rows,
+                             m->config.vocabulary, 0, scale, m->dlogits, m->config.dtype);
+    else
+        m->kernel->xent_grad(m->logits, m->targets, m->lse, m->rows, m->vl, m->vocabulary_begin,
+                             scale, m->dlogits, m->config.dtype);
 }

@@ -59,9 +59,10 @@ static bool take_layer(fo_model *m, fo_model_layer *layer)
 
 static bool take_loss(fo_model *m)
 {
-    return (m->logits = floats(m, m->rows * m->vl)) &&
-           (m->stats = floats(m, 3 * m->rows * (m->ranks + 1))) && (m->lse = floats(m, m->rows)) &&
-           (m->dlogits = values(m, m->rows * m->vl));
+    int64_t logits = m->by_table ? m->shard_rows * m->config.vocabulary : m->rows * m->vl;
+    int64_t stats = m->by_table ? 4 * m->rows + 2 * m->ranks : 3 * m->rows * (m->ranks + 1);
+    return (m->logits = floats(m, logits)) && (m->stats = floats(m, stats)) &&
+           (m->lse = floats(m, m->rows)) && (m->dlogits = values(m, logits));
 }
 
 static bool take_embedding(fo_model *m)
@@ -69,6 +70,7 @@ static bool take_embedding(fo_model *m)
     int64_t dim = m->config.dim;
     if (m->by_table)
         return (m->table = floats(m, m->config.vocabulary * dim)) &&
+               (m->table_grad = floats(m, m->config.vocabulary * dim)) &&
                (m->table_shard = travelling(m, m->vl * dim, FO_F32));
     return (m->dembed = floats(m, m->rows * dim));
 }
@@ -111,6 +113,8 @@ static fo_status set_up(fo_model *model)
     model->sum_rows = (replicated + FO_MODEL_SUM_WIDTH - 1) / FO_MODEL_SUM_WIDTH;
     if (status == FO_OK)
         status = take_activations(model);
+    if (status == FO_OK)
+        status = fo_model_head_create(model);
     if (status == FO_OK)
         status = fo_model_plans_create(model);
     return status;
@@ -164,6 +168,7 @@ void fo_model_destroy(fo_model *model)
     if (!model)
         return;
     fo_model_plans_destroy(model);
+    fo_model_head_destroy(model);
     fo_model_memory_free(model);
     free(model);
 }
@@ -178,4 +183,7 @@ void fo_model_zero_gradients(fo_model *model)
     fo_model_parameters_changed(model);
     for (int i = 0; i < model->parameter_count; i++)
         memset(model->parameters[i].grad, 0, (size_t)model->parameters[i].count * sizeof(float));
+    if (model->by_table)
+        memset(model->table_grad, 0,
+               (size_t)(model->config.vocabulary * model->config.dim) * sizeof(float));
 }

@@ -84,14 +84,15 @@ void fo_model_local_shape(const fo_parameter *parameter, const fo_model_config *
 fo_status fo_model_forward(fo_model *model, const int32_t *inputs, const int32_t *targets,
                            int64_t dropout_step, double *loss);
 /* Collective. After fo_model_forward with the same inputs and targets: adds the gradient of
- * scale * loss to every grad. Replicated gradients are still per-rank partial sums afterwards. */
+ * scale * loss to every grad. Replicated gradients, and that of wte where the table travels, are partial
+ * until fo_model_reduce_gradients. */
 fo_status fo_model_backward(fo_model *model, const int32_t *inputs, const int32_t *targets,
                             int64_t dropout_step, float scale);
 /* One layer of these passes, for measuring: from its input layers[l] to the next one's, and back. Collective.
  * After a forward and a backward pass of the whole model with the same dropout_step. */
 fo_status fo_model_layer_forward(fo_model *model, int64_t layer, int64_t dropout_step);
 fo_status fo_model_layer_backward(fo_model *model, int64_t layer, int64_t dropout_step);
-/* Collective. Sums replicated gradients over ranks, once, and returns the global norm in which each
+/* Collective. Sums what is partial over ranks, once, and returns the global norm in which each
  * parameter counts once. */
 fo_status fo_model_reduce_gradients(fo_model *model, double *norm);
 void fo_model_zero_gradients(fo_model *model);

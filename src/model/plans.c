@@ -173,11 +173,14 @@ static fo_status create(fo_model *model, fo_model_plan which)
     return fo_plan_create(model->group, &desc, &model->plans[which]);
 }
 
-/* Without dropout evaluating is what training is. */
+/* Without dropout evaluating is what training is; by table the head communicates nothing. */
 static bool wanted(const fo_model *model, int which)
 {
     bool evaluation = which == FO_MODEL_PLAN_ATTENTION_EVALUATION ||
                       which == FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD;
+    bool head = which == FO_MODEL_PLAN_HEAD || which == FO_MODEL_PLAN_HEAD_BACKWARD;
+    if (head && model->by_table)
+        return false;
     return which != FO_MODEL_PLAN_LOGITS && (!evaluation || model->config.dropout > 0);
 }
 

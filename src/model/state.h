@@ -96,7 +96,7 @@ struct fo_model {
 
     fo_model_layer *layers;
     fo_model_norm ln_f;
-    float *logits; /* [M, vl] */
+    float *logits; /* [M, vl]; by_table: [Mr, vocabulary], and the rows of the next three are the own */
     float *stats;  /* [M, 3] own, then [ranks, M, 3] */
     float *lse;    /* [M] */
 
@@ -106,8 +106,12 @@ struct fo_model {
     void *dy;                 /* [Mr, dim] T, travels */
     void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
     float *dembed;            /* [M, dim] unless by_table */
-    float *table;             /* [vocabulary, dim] when by_table: values, or partial gradients */
-    float *table_shard;       /* [vl, dim] of it; travels */
+    float *table, *table_grad; /* [vocabulary, dim] when by_table: values, gradient of the own rows */
+    float *table_shard;        /* [vl, dim] of either; travels */
+    fo_gemm *head, *head_dgrad; /* by_table: the head of the own rows */
+    fo_wgrad *head_wgrad;
+    void *head_packed, *head_dgrad_packed;
+    uint64_t head_version; /* of what is packed */
     int64_t sum_rows;         /* of the matrix of replicated gradients */
     float *sum;               /* [sum_rows, FO_MODEL_SUM_WIDTH] */
     float *sum_shard;         /* own rows of it; travels */
@@ -186,7 +190,21 @@ bool fo_model_rows_next(const fo_model *model, int64_t *at, fo_run *run);
 
 /* Tokens and positions of the own rows: x [Mr, dim]. */
 fo_status fo_model_embedding_forward(fo_model *model, float *x);
-/* From model->dx. */
+/* From model->dx. By table the gradient of wte stays in table_grad until it is reduced. */
 fo_status fo_model_embedding_backward(fo_model *model);
+/* Adds table_grad, summed over ranks, to the own entries' gradient. Once after all backward passes; does
+ * nothing when not by_table. `meanwhile` as in plan.h. */
+fo_status fo_model_embedding_reduce(fo_model *model, fo_meanwhile meanwhile, void *arg);
+
+/* ---- head.c ---------------------------------------------------------------------------------- */
+
+fo_status fo_model_head_create(fo_model *model);
+void fo_model_head_destroy(fo_model *model);
+/* From ln_f.y to logits. */
+fo_status fo_model_head_forward(fo_model *model);
+/* From dlogits to dbranch and the gradient of wte. */
+fo_status fo_model_head_backward(fo_model *model);
+/* By table: logits [rows, vocabulary] of own rows [row, row + rows), counted from the shard's first. */
+fo_status fo_model_head_rows(fo_model *model, int64_t row, int64_t rows, float *logits);
 
 #endif

@@ -261,3 +261,9 @@ fo_status fo_op_compute_pack(void *context)
     plan->packed2_from = args->w2;
     return status;
 }
+
+bool fo_op_compute_meanwhile(void *context)
+{
+    const fo_plan_args *args = ((fo_plan *)context)->args;
+    return args->meanwhile && args->meanwhile(args->meanwhile_arg);
+}

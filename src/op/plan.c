@@ -155,6 +155,7 @@ static fo_status create_executor(fo_plan *plan)
                       plan->wgrad ? plan->kernel->wgrad_rows : plan->kernel->tile_rows},
         .compute = fo_op_compute_tile,
         .prepare = fo_op_compute_pack,
+        .meanwhile = fo_op_compute_meanwhile,
         .name = plan->name,
         .recorder = fo_group_recorder(plan->group),
     };

@@ -54,6 +54,8 @@ void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile);
 /* Packs the weights of plan->args unless the same version is packed already; context is the plan. */
 fo_status fo_op_compute_pack(void *context);
+/* A piece of what the caller gave to do meanwhile; context is the plan. */
+bool fo_op_compute_meanwhile(void *context);
 /* Attention of all own heads in one piece, in the order in which programs take the rows. Backward: the
  * gradient through all queries. */
 fo_status fo_op_compute_attention(fo_plan *plan);
