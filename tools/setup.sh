@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks (Debian, Ubuntu). Silent and offline when nothing is
-# missing. Words: text (the default training text), lint (formatter and linter).
+# missing. Words: text (the default training text), lint (formatter and linter), browser (headless Chromium, for
+# the test of the report).
 set -euo pipefail
 
 missing=()
@@ -42,8 +43,11 @@ find_missing()
             need_command clang-format clang-format
             need_command clang-tidy clang-tidy
             ;;
+        browser)
+            command -v chromium-browser google-chrome >/dev/null 2>&1 || need_command chromium chromium
+            ;;
         *)
-            echo "tools/setup.sh: '$word' is unknown, expected text or lint" >&2
+            echo "tools/setup.sh: '$word' is unknown, expected text, lint or browser" >&2
             exit 2
             ;;
         esac
