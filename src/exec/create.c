@@ -96,7 +96,9 @@ static fo_status lay_out_queues(fo_exec *exec)
     exec->queues = calloc((size_t)count + 1, sizeof *exec->queues);
     exec->queue_pool = calloc((size_t)count + 1, sizeof *exec->queue_pool);
     exec->lane = calloc((size_t)count + 1, sizeof *exec->lane);
-    if (!exec->queues || !exec->queue_pool || !exec->lane)
+    exec->runnable = calloc((size_t)count + 1, sizeof *exec->runnable);
+    exec->watched = calloc((size_t)count + 1, sizeof *exec->watched);
+    if (!exec->queues || !exec->queue_pool || !exec->lane || !exec->runnable || !exec->watched)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for %d tasks", exec->name, (int)count);
     int32_t *next = exec->queue_pool;
     for (int32_t t = 0; t < count; t++) {
@@ -114,8 +116,10 @@ static fo_status lay_out_queues(fo_exec *exec)
         queue->send = task->kind == FO_TASK_SEND;
         queue->tasks = next;
         for (int32_t u = t; u < count; u++)
-            if (is_comm(&program->tasks[u]) && same_queue(task, &program->tasks[u]))
+            if (is_comm(&program->tasks[u]) && same_queue(task, &program->tasks[u])) {
                 queue->tasks[queue->count++] = u;
+                exec->tasks[u].queue = exec->queue_count - 1;
+            }
         next += queue->count;
     }
     return FO_OK;
@@ -209,6 +213,8 @@ void fo_exec_destroy(fo_exec *exec)
     free(exec->gather);
     free(exec->lane);
     free(exec->queue_pool);
+    free(exec->runnable);
+    free(exec->watched);
     free(exec->queues);
     free(exec->reader_pool);
     free(exec->request_pool);

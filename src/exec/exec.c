@@ -67,7 +67,7 @@ static bool worked_meanwhile(fo_exec *exec)
 static fo_status wait_for(fo_exec *exec, int32_t blocker)
 {
     if (worked_meanwhile(exec))
-        return fo_exec_progress_poll(exec);
+        return fo_exec_progress_poll(exec, true);
     int64_t begin = fo_base_clock_ns();
     if (!exec->last_progress_ns)
         exec->last_progress_ns = begin;
@@ -77,7 +77,7 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
         return timed_out(exec, &exec->program->tasks[root]);
     fo_status status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
-        status = fo_exec_progress_poll(exec);
+        status = fo_exec_progress_poll(exec, true);
     int64_t end = fo_base_clock_ns(), waited = end - begin;
     fo_exec_record_wait(exec, root, begin, end);
     exec->tasks[root].waited_ns += waited;
@@ -85,13 +85,26 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     return status;
 }
 
-/* Waits until rows up to `end` of a compute task may be worked on. */
+static bool is_comm(const fo_exec *exec, int32_t index)
+{
+    fo_task_kind kind = exec->program->tasks[index].kind;
+    return kind == FO_TASK_SEND || kind == FO_TASK_RECV;
+}
+
+/* Waits until rows up to `end` of a compute task may be worked on. What they depend on has often come
+ * without anybody having looked. */
 static fo_status await_rows(fo_exec *exec, const fo_task *task, int64_t end)
 {
-    int32_t blocker = fo_exec_progress_blocker(exec, task, end);
-    if (blocker < 0)
-        return FO_OK;
-    fo_status status = fo_exec_progress_poll(exec);
+    fo_status status = FO_OK;
+    int32_t blocker, noted = -1;
+    while ((blocker = fo_exec_progress_blocker(exec, task, end)) >= 0 && blocker != noted &&
+           is_comm(exec, blocker) && status == FO_OK) {
+        status = fo_exec_progress_note(exec, blocker);
+        noted = blocker;
+    }
+    if (blocker < 0 || status != FO_OK)
+        return status;
+    status = fo_exec_progress_poll(exec, true);
     while (status == FO_OK && (blocker = fo_exec_progress_blocker(exec, task, end)) >= 0)
         status = wait_for(exec, blocker);
     return status;
@@ -158,9 +171,10 @@ static fo_status run_task(fo_exec *exec, int32_t index)
         int64_t end = fo_base_clock_ns();
         exec->stats.compute_ns += end - begin;
         fo_exec_record_tile(exec, index, rows, begin, end);
+        fo_exec_progress_advanced(exec, index);
         /* what this tile finished can leave now, and what has arrived is seen in time */
         if (status == FO_OK && exec->unfinished)
-            status = fo_exec_progress_poll(exec);
+            status = fo_exec_progress_poll(exec, exec->recorder && *exec->recorder);
         if (status != FO_OK)
             return status;
     }
@@ -170,7 +184,7 @@ static fo_status run_task(fo_exec *exec, int32_t index)
 /* Waits until the receivers have finished with what was sent. */
 static fo_status drain(fo_exec *exec)
 {
-    fo_status status = fo_exec_progress_poll(exec);
+    fo_status status = fo_exec_progress_poll(exec, true);
     while (status == FO_OK && exec->unfinished) {
         int32_t blocker = -1;
         for (int32_t q = 0; blocker < 0 && q < exec->queue_count; q++)
@@ -181,27 +195,15 @@ static fo_status drain(fo_exec *exec)
     return status;
 }
 
-static void rewind_run(fo_exec *exec)
-{
-    for (int32_t t = 0; t < exec->program->task_count; t++) {
-        exec_task *state = &exec->tasks[t];
-        state->ready = 0;
-        state->issued = state->completed = state->released = 0;
-        state->seen_ns = 0;
-    }
-    for (int32_t q = 0; q < exec->queue_count; q++)
-        exec->queues[q].next = exec->queues[q].oldest = 0;
-    exec->last_progress_ns = 0;
-}
-
 fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
 {
     int64_t begin = fo_base_clock_ns();
     memcpy(exec->external, external, sizeof exec->external);
     exec->context = context;
-    rewind_run(exec);
+    exec->last_progress_ns = 0;
+    fo_exec_progress_rewind(exec);
     fo_exec_record_begin(exec);
-    fo_status status = fo_exec_progress_poll(exec);
+    fo_status status = fo_exec_progress_poll(exec, false);
     int64_t prepare = fo_base_clock_ns();
     if (status == FO_OK && exec->prepare)
         status = exec->prepare(context);

@@ -1,4 +1,5 @@
-/* Moving messages: posting sends and receives in order, noting completions, handing views back. */
+/* Moving messages: posting sends and receives in order, noting completions, handing views back. Who waits for
+ * whom is kept in lists (state.h). */
 #include <string.h>
 
 #include "exec/state.h"
@@ -63,6 +64,68 @@ int32_t fo_exec_progress_blocker(const fo_exec *exec, const fo_task *task, int64
     return -1;
 }
 
+/* ---- who waits for whom ---------------------------------------------------------------------------- */
+
+static bool is_comm(const fo_exec *exec, int32_t index)
+{
+    fo_task_kind kind = exec->program->tasks[index].kind;
+    return kind == FO_TASK_SEND || kind == FO_TASK_RECV;
+}
+
+/* Queue `q` goes on when task `blocker` does. */
+static void wait_behind(fo_exec *exec, int32_t q, int32_t blocker)
+{
+    exec->queues[q].next_waiter = exec->tasks[blocker].waiters;
+    exec->tasks[blocker].waiters = q;
+    if (!is_comm(exec, blocker))
+        return;
+    exec_queue *queue = &exec->queues[exec->tasks[blocker].queue];
+    if (queue->waited_for++)
+        return;
+    queue->watched_at = exec->watched_count;
+    exec->watched[exec->watched_count++] = exec->tasks[blocker].queue;
+}
+
+/* Task `index` has advanced: those behind it look again. */
+static void wake(fo_exec *exec, int32_t index)
+{
+    int32_t woken = 0;
+    for (int32_t q = exec->tasks[index].waiters; q >= 0; q = exec->queues[q].next_waiter) {
+        exec->runnable[exec->runnable_count++] = q;
+        woken++;
+    }
+    exec->tasks[index].waiters = -1;
+    if (!woken || !is_comm(exec, index))
+        return;
+    exec_queue *queue = &exec->queues[exec->tasks[index].queue];
+    queue->waited_for -= woken;
+    if (queue->waited_for)
+        return;
+    int32_t last = exec->watched[--exec->watched_count];
+    exec->watched[queue->watched_at] = last;
+    exec->queues[last].watched_at = queue->watched_at;
+}
+
+void fo_exec_progress_rewind(fo_exec *exec)
+{
+    exec->runnable_count = exec->watched_count = exec->unfinished = 0;
+    for (int32_t t = 0; t < exec->program->task_count; t++) {
+        exec_task *state = &exec->tasks[t];
+        state->ready = 0;
+        state->issued = state->completed = state->released = 0;
+        state->seen_ns = 0;
+        state->waiters = -1;
+        exec->unfinished += is_comm(exec, t);
+    }
+    for (int32_t q = 0; q < exec->queue_count; q++) {
+        exec->queues[q].next = exec->queues[q].oldest = 0;
+        exec->queues[q].waited_for = 0;
+        exec->runnable[exec->runnable_count++] = q;
+    }
+}
+
+/* ---- posting ---------------------------------------------------------------------------------------- */
+
 static fo_status post_recv(fo_exec *exec, const fo_task *task, exec_task *state)
 {
     int64_t row_bytes = exec->row_bytes[exec->program->buffers[task->out.buffer].role];
@@ -87,14 +150,15 @@ static fo_status post_recv(fo_exec *exec, const fo_task *task, exec_task *state)
     return FO_OK;
 }
 
-/* Sends every chunk whose rows are ready. */
-static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
+/* Sends every chunk whose rows are ready; *blocker: what the next one waits for, -1: nothing. */
+static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state, int32_t *blocker)
 {
     int64_t row_bytes = exec->row_bytes[exec->program->buffers[task->in.buffer].role];
     while (state->issued < state->chunks) {
         int64_t begin, end, span;
         chunk_rows(exec, task, state->issued, &begin, &end);
-        if (fo_exec_progress_blocker(exec, task, task->row + end) >= 0)
+        *blocker = fo_exec_progress_blocker(exec, task, task->row + end);
+        if (*blocker >= 0)
             return FO_OK;
         const void *data = fo_exec_progress_address(exec, task, task->in, state->in_source,
                                                     task->row + begin, &span);
@@ -112,25 +176,30 @@ static fo_status post_send(fo_exec *exec, const fo_task *task, exec_task *state)
     return FO_OK;
 }
 
-static fo_status post_queue(fo_exec *exec, exec_queue *queue)
+static fo_status post_queue(fo_exec *exec, int32_t q)
 {
+    exec_queue *queue = &exec->queues[q];
     while (queue->next < queue->count) {
-        int32_t index = queue->tasks[queue->next];
+        int32_t index = queue->tasks[queue->next], blocker = -1;
         const fo_task *task = &exec->program->tasks[index];
         exec_task *state = &exec->tasks[index];
         fo_status status = FO_OK;
         if (queue->send)
-            status = post_send(exec, task, state);
-        else if (fo_exec_progress_blocker(exec, task, task->row + task->rows) < 0)
+            status = post_send(exec, task, state, &blocker);
+        else if ((blocker = fo_exec_progress_blocker(exec, task, task->row + task->rows)) < 0)
             status = post_recv(exec, task, state);
         if (status != FO_OK)
             return status;
-        if (state->issued < state->chunks)
+        if (blocker >= 0) {
+            wait_behind(exec, q, blocker);
             return FO_OK;
+        }
         queue->next++;
     }
     return FO_OK;
 }
+
+/* ---- completing ------------------------------------------------------------------------------------- */
 
 /* Whether every reader of a RECV has finished with its rows [begin, end) (global). */
 static bool readers_passed(const fo_exec *exec, const exec_task *state, int64_t begin, int64_t end)
@@ -159,11 +228,27 @@ static void release_views(fo_exec *exec, const fo_task *task, exec_task *state)
     }
 }
 
+/* The RECVs whose rows task `index` reads may be handed back as far as it has come. */
+static void release_sources(fo_exec *exec, int32_t index)
+{
+    int32_t sources[2] = {exec->tasks[index].in_source, exec->tasks[index].add_source};
+    for (int i = 0; i < 2; i++)
+        if (sources[i] >= 0)
+            release_views(exec, &exec->program->tasks[sources[i]], &exec->tasks[sources[i]]);
+}
+
+void fo_exec_progress_advanced(fo_exec *exec, int32_t index)
+{
+    wake(exec, index);
+    release_sources(exec, index);
+}
+
 /* Notes the chunks of one task that are done, in order. `place`: of the task in its queue. */
 static fo_status complete_task(fo_exec *exec, int32_t index, int32_t place)
 {
     const fo_task *task = &exec->program->tasks[index];
     exec_task *state = &exec->tasks[index];
+    int64_t before = state->ready;
     while (state->completed < state->issued) {
         fo_status status =
             exec->endpoint->ops->test(exec->endpoint, &state->requests[state->completed]);
@@ -179,8 +264,11 @@ static fo_status complete_task(fo_exec *exec, int32_t index, int32_t place)
         exec->movements++;
         exec->last_progress_ns = 0; /* renewed by the next wait */
     }
+    if (state->ready == before)
+        return FO_OK;
     if (task->kind == FO_TASK_RECV)
         release_views(exec, task, state);
+    fo_exec_progress_advanced(exec, index);
     return FO_OK;
 }
 
@@ -191,53 +279,57 @@ static bool task_finished(const fo_exec *exec, int32_t index)
     return state->completed == state->chunks && (!recv || state->released == state->chunks);
 }
 
+/* Messages of one queue arrive in order: what is behind a missing one is not there. Sends may end in any
+ * order. */
 static fo_status complete_queue(fo_exec *exec, exec_queue *queue)
 {
     for (int32_t i = queue->oldest; i < queue->count && i <= queue->next; i++) {
         int32_t index = queue->tasks[i];
-        if (task_finished(exec, index)) {
-            if (i == queue->oldest)
-                queue->oldest++;
-            continue;
-        }
-        if (!exec->tasks[index].issued)
+        const exec_task *state = &exec->tasks[index];
+        if (!state->issued)
             break;
-        fo_status status = complete_task(exec, index, i);
+        fo_status status =
+            state->completed < state->chunks ? complete_task(exec, index, i) : FO_OK;
         if (status != FO_OK)
             return status;
-        if (i == queue->oldest && task_finished(exec, index))
+        if (i == queue->oldest && task_finished(exec, index)) {
             queue->oldest++;
-        /* messages of one queue arrive in order: what is behind a missing one is not there */
-        if (!queue->send && exec->tasks[index].completed < exec->tasks[index].chunks)
+            exec->unfinished--;
+        }
+        if (!queue->send && state->completed < state->chunks)
             break;
     }
     return FO_OK;
 }
 
-/* One look at every queue. What was posted may be done at once (its message was there already) and what
- * was done may let something be posted: *moved says that another look is worth it. */
-static fo_status look(fo_exec *exec, bool *moved)
+fo_status fo_exec_progress_note(fo_exec *exec, int32_t index)
+{
+    return complete_queue(exec, &exec->queues[exec->tasks[index].queue]);
+}
+
+/* One look. What was posted may be done at once (its message was there already) and what was done may let
+ * something be posted: *moved says that another look is worth it. */
+static fo_status look(fo_exec *exec, bool all, bool *moved)
 {
     int64_t before = exec->movements;
     fo_status status = FO_OK;
-    exec->unfinished = 0;
-    for (int32_t q = 0; status == FO_OK && q < exec->queue_count; q++)
+    for (int32_t q = 0; all && status == FO_OK && q < exec->queue_count; q++)
         if (exec->queues[q].oldest < exec->queues[q].count)
             status = complete_queue(exec, &exec->queues[q]);
-    for (int32_t q = 0; status == FO_OK && q < exec->queue_count; q++) {
-        if (exec->queues[q].next < exec->queues[q].count)
-            status = post_queue(exec, &exec->queues[q]);
-        exec->unfinished += exec->queues[q].count - exec->queues[q].oldest;
-    }
+    /* from the last: a queue that nobody waits for any more gives its place to one that was looked at */
+    for (int32_t w = exec->watched_count - 1; !all && status == FO_OK && w >= 0; w--)
+        status = complete_queue(exec, &exec->queues[exec->watched[w]]);
+    while (status == FO_OK && exec->runnable_count)
+        status = post_queue(exec, exec->runnable[--exec->runnable_count]);
     *moved = exec->movements != before;
     return status;
 }
 
-fo_status fo_exec_progress_poll(fo_exec *exec)
+fo_status fo_exec_progress_poll(fo_exec *exec, bool all)
 {
     fo_status status = exec->endpoint->ops->progress(exec->endpoint);
     bool moved = true;
     while (status == FO_OK && moved)
-        status = look(exec, &moved);
+        status = look(exec, all, &moved);
     return status;
 }

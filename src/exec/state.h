@@ -13,6 +13,8 @@ typedef struct exec_task {
     int32_t released;  /* chunks of a view handed back */
     int32_t chunks;
     fo_request *requests;          /* [chunks], SEND and RECV */
+    int32_t queue;   /* SEND, RECV: the one it is in */
+    int32_t waiters; /* first queue whose next task waits for this one, -1: none */
     int32_t in_source, add_source; /* RECV whose rows `in` / `add` are, -1: plain memory */
     int32_t *readers;              /* RECV: tasks that read its rows */
     int32_t reader_count;
@@ -27,6 +29,9 @@ typedef struct exec_queue {
     int32_t next;   /* first that is not fully posted */
     int32_t oldest; /* first that is not complete */
     bool send;
+    int32_t next_waiter; /* another queue that waits for the same task, -1: none */
+    int32_t waited_for;  /* queues that wait for a task of this one: it is looked at */
+    int32_t watched_at;  /* where in exec.watched */
 } exec_queue;
 
 struct fo_exec {
@@ -46,6 +51,8 @@ struct fo_exec {
     exec_queue *queues;
     int32_t *queue_pool;
     int32_t queue_count;
+    int32_t *runnable, runnable_count; /* queues that may be able to post */
+    int32_t *watched, watched_count;   /* queues that somebody waits for */
     int32_t *lane; /* COMPUTE, ADD, COPY in list order */
     int32_t lane_count;
     void **buffers; /* own memory by buffer, NULL for external roles */
@@ -73,8 +80,18 @@ void fo_exec_record_wait(fo_exec *exec, int32_t index, int64_t begin, int64_t en
 void fo_exec_record_seen(fo_exec *exec, int32_t index);
 void fo_exec_record_done(fo_exec *exec, int32_t index, int32_t place);
 
-/* progress.c: posts what is ready, notes what is done, hands views back. */
-fo_status fo_exec_progress_poll(fo_exec *exec);
+/* progress.c. Everything is done when something happens, not by looking everywhere: a queue whose next task
+ * is blocked waits in the list of the task that blocks it; completions are looked for only where somebody
+ * waits, or where the compute lane needs the rows now. So a task costs the same for any number of ranks. */
+
+/* All queues may post, nothing has happened. */
+void fo_exec_progress_rewind(fo_exec *exec);
+/* Posts what can be posted, notes what has arrived where somebody waits for it; everywhere with `all`. */
+fo_status fo_exec_progress_poll(fo_exec *exec, bool all);
+/* Rows of lane task `index` were finished. */
+void fo_exec_progress_advanced(fo_exec *exec, int32_t index);
+/* Notes what has come of a SEND or RECV. */
+fo_status fo_exec_progress_note(fo_exec *exec, int32_t index);
 /* Address of global row `row` of the rows a task reads; *span: how many rows lie together from there. */
 const void *fo_exec_progress_address(const fo_exec *exec, const fo_task *task, fo_ref ref,
                                      int32_t source, int64_t row, int64_t *span);

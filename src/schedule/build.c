@@ -124,13 +124,18 @@ void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
     p->tasks[p->task_count - 1].dep_count++;
 }
 
-void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode)
+void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, fo_shard_order order, int step,
+                                int sub, fo_dep_mode mode)
 {
-    bool found = false;
-    for (int old = step - FO_RING_SLOTS; old >= 0 && !found; old -= FO_RING_SLOTS)
+    fo_slice mine = fo_schedule_build_slice(b, order(b->rank, step, b->ranks), sub);
+    int64_t begin = mine.inside, end = begin + mine.rows, covered = 0;
+    for (int old = step - FO_RING_SLOTS; old >= 0 && covered < end; old -= FO_RING_SLOTS)
         for (int k = 0; k < b->parts; k++) {
-            fo_schedule_build_dep(b, table[fo_schedule_build_at(b, old, k)], mode);
-            found = found || table[fo_schedule_build_at(b, old, k)] >= 0;
+            fo_slice s = fo_schedule_build_slice(b, order(b->rank, old, b->ranks), k);
+            if (s.rows && s.inside + s.rows > covered)
+                covered = s.inside + s.rows;
+            if (s.rows && s.inside < end && s.inside + s.rows > begin)
+                fo_schedule_build_dep(b, table[fo_schedule_build_at(b, old, k)], mode);
         }
 }
 

@@ -48,9 +48,12 @@ void fo_schedule_build_buffers(fo_builder *b, int64_t gathered, int64_t acc, int
 int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task);
 /* Adds a dependency of the task emitted last; a producer of -1 is ignored. */
 void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode);
-/* Depends on the tasks of `table` that used the ring slot of step `step` last: those of step - 3, or, where
- * that slice was empty, the nearest before. */
-void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, int step, fo_dep_mode mode);
+/* The shard of a step. */
+typedef int (*fo_shard_order)(int rank, int step, int ranks);
+/* Depends on the tasks of `table` that used the rows of the ring slot that sub-slice `sub` of step `step`
+ * takes: those of step - 3 that overlap it, or, where that shard was shorter, of the nearest before. */
+void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, fo_shard_order order, int step,
+                                int sub, fo_dep_mode mode);
 fo_ref fo_schedule_build_ref(const fo_builder *b, fo_buffer_role role, int64_t row);
 extern const fo_ref fo_schedule_build_nowhere;
 

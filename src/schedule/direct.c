@@ -14,7 +14,8 @@ static void gather_transfers(fo_builder *b, int step)
         int from = fo_schedule_mod(b->rank - step, b->ranks);
         if (fo_schedule_build_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
             continue;
-        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), step, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard, step, k,
+                                   FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
         fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
@@ -34,8 +35,8 @@ static void reduce_recvs(fo_builder *b, int step)
         if (fo_schedule_build_reduce_recv(b, step, k, b->rank, from, slot_row(b, step)) < 0)
             continue;
         int reader = step - FO_RING_SLOTS < 1 ? 1 : step - FO_RING_SLOTS;
-        for (int old = 0; step >= FO_RING_SLOTS && old < b->parts; old++)
-            fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, reader, old)], FO_DEP_SPACE);
+        if (step >= FO_RING_SLOTS) /* the same shard, so the same rows */
+            fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, reader, k)], FO_DEP_SPACE);
     }
 }
 
@@ -84,7 +85,7 @@ static void reduce_compute(fo_builder *b, int step, int k)
     if (last && b->ranks > 2)
         fo_schedule_build_dep(b, b->add[fo_schedule_build_at(b, b->ranks - 2, k)], FO_DEP_DONE);
     if (!last)
-        fo_schedule_build_dep_slot(b, b->r_send, step, FO_DEP_DONE);
+        fo_schedule_build_dep_slot(b, b->r_send, fo_schedule_reduce_shard, step, k, FO_DEP_DONE);
     if (!last && fo_schedule_build_reduce_send(b, step, k, owner, slot_row(b, step)) >= 0)
         fo_schedule_build_dep(b, compute, FO_DEP_ROWS);
 }

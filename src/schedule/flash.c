@@ -28,8 +28,9 @@ static void gather_step(fo_builder *b, int step)
         fo_schedule_build_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
         if (b->g_recv[fo_schedule_build_at(b, step + 1, k)] < 0)
             continue;
-        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), step + 1, FO_DEP_SPACE);
-        fo_schedule_build_dep_slot(b, b->g_send, step + 1, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard, step + 1,
+                                   k, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->g_send, fo_schedule_gather_shard, step + 1, k, FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
         if (fo_schedule_build_gather_send(b, step, k, right, slot_row(b, step)) >= 0)
@@ -48,7 +49,7 @@ static void reduce_recvs(fo_builder *b, int step)
     int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
     for (int k = 0; step >= 1 && k < b->parts; k++) {
         if (fo_schedule_build_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
-            fo_schedule_build_dep_slot(b, b->main, step, FO_DEP_SPACE);
+            fo_schedule_build_dep_slot(b, b->main, fo_schedule_reduce_shard, step, k, FO_DEP_SPACE);
     }
 }
 
@@ -66,7 +67,7 @@ static void reduce_compute(fo_builder *b, int step, int k)
         return;
     fo_schedule_build_dep(b, b->r_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
     if (!last)
-        fo_schedule_build_dep_slot(b, b->r_send, step, FO_DEP_DONE);
+        fo_schedule_build_dep_slot(b, b->r_send, fo_schedule_reduce_shard, step, k, FO_DEP_DONE);
     if (!last && fo_schedule_build_reduce_send(b, step, k, right, slot_row(b, step)) >= 0)
         fo_schedule_build_dep(b, compute, FO_DEP_ROWS);
 }
