@@ -16,6 +16,12 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool is_comm(const fo_exec *exec, int32_t index)
+{
+    fo_task_kind kind = exec->program->tasks[index].kind;
+    return kind == FO_TASK_SEND || kind == FO_TASK_RECV;
+}
+
 static fo_status fail_group(fo_exec *exec, fo_status status)
 {
     if (status != FO_PEER)
@@ -63,11 +69,23 @@ static bool worked_meanwhile(fo_exec *exec)
     return true;
 }
 
+/* What has come during a wait: first where somebody waits for it, everywhere when nothing has come there. */
+static fo_status look_around(fo_exec *exec, int32_t blocker)
+{
+    int64_t before = exec->movements;
+    fo_status status = FO_OK;
+    if (is_comm(exec, blocker))
+        status = fo_exec_progress_note(exec, blocker);
+    if (status == FO_OK)
+        status = fo_exec_progress_poll(exec, false);
+    return status == FO_OK && exec->movements == before ? fo_exec_progress_poll(exec, true) : status;
+}
+
 /* One wait for `blocker`; the time goes to its account. */
 static fo_status wait_for(fo_exec *exec, int32_t blocker)
 {
     if (worked_meanwhile(exec))
-        return fo_exec_progress_poll(exec, true);
+        return look_around(exec, blocker);
     int64_t begin = fo_base_clock_ns();
     if (!exec->last_progress_ns)
         exec->last_progress_ns = begin;
@@ -77,18 +95,12 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
         return timed_out(exec, &exec->program->tasks[root]);
     fo_status status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
-        status = fo_exec_progress_poll(exec, true);
+        status = look_around(exec, blocker);
     int64_t end = fo_base_clock_ns(), waited = end - begin;
     fo_exec_record_wait(exec, root, begin, end);
     exec->tasks[root].waited_ns += waited;
     exec->stats.exposed_ns += waited;
     return status;
-}
-
-static bool is_comm(const fo_exec *exec, int32_t index)
-{
-    fo_task_kind kind = exec->program->tasks[index].kind;
-    return kind == FO_TASK_SEND || kind == FO_TASK_RECV;
 }
 
 /* Waits until rows up to `end` of a compute task may be worked on. What they depend on has often come
@@ -104,7 +116,7 @@ static fo_status await_rows(fo_exec *exec, const fo_task *task, int64_t end)
     }
     if (blocker < 0 || status != FO_OK)
         return status;
-    status = fo_exec_progress_poll(exec, true);
+    status = fo_exec_progress_poll(exec, false);
     while (status == FO_OK && (blocker = fo_exec_progress_blocker(exec, task, end)) >= 0)
         status = wait_for(exec, blocker);
     return status;

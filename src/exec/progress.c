@@ -72,6 +72,20 @@ static bool is_comm(const fo_exec *exec, int32_t index)
     return kind == FO_TASK_SEND || kind == FO_TASK_RECV;
 }
 
+/* In the order of the program where nothing else decides: whose message leaves first matters on a port. */
+static void push_runnable(fo_exec *exec, int32_t q)
+{
+    exec->runnable[(exec->runnable_first + exec->runnable_count++) % exec->queue_count] = q;
+}
+
+static int32_t pop_runnable(fo_exec *exec)
+{
+    int32_t q = exec->runnable[exec->runnable_first];
+    exec->runnable_first = (exec->runnable_first + 1) % exec->queue_count;
+    exec->runnable_count--;
+    return q;
+}
+
 /* Queue `q` goes on when task `blocker` does. */
 static void wait_behind(fo_exec *exec, int32_t q, int32_t blocker)
 {
@@ -91,7 +105,7 @@ static void wake(fo_exec *exec, int32_t index)
 {
     int32_t woken = 0;
     for (int32_t q = exec->tasks[index].waiters; q >= 0; q = exec->queues[q].next_waiter) {
-        exec->runnable[exec->runnable_count++] = q;
+        push_runnable(exec, q);
         woken++;
     }
     exec->tasks[index].waiters = -1;
@@ -108,7 +122,7 @@ static void wake(fo_exec *exec, int32_t index)
 
 void fo_exec_progress_rewind(fo_exec *exec)
 {
-    exec->runnable_count = exec->watched_count = exec->unfinished = 0;
+    exec->runnable_first = exec->runnable_count = exec->watched_count = exec->unfinished = 0;
     for (int32_t t = 0; t < exec->program->task_count; t++) {
         exec_task *state = &exec->tasks[t];
         state->ready = 0;
@@ -118,9 +132,9 @@ void fo_exec_progress_rewind(fo_exec *exec)
         exec->unfinished += is_comm(exec, t);
     }
     for (int32_t q = 0; q < exec->queue_count; q++) {
-        exec->queues[q].next = exec->queues[q].oldest = 0;
+        exec->queues[q].next = exec->queues[q].oldest = exec->queues[q].arrived = 0;
         exec->queues[q].waited_for = 0;
-        exec->runnable[exec->runnable_count++] = q;
+        push_runnable(exec, q);
     }
 }
 
@@ -283,21 +297,25 @@ static bool task_finished(const fo_exec *exec, int32_t index)
  * order. */
 static fo_status complete_queue(fo_exec *exec, exec_queue *queue)
 {
-    for (int32_t i = queue->oldest; i < queue->count && i <= queue->next; i++) {
-        int32_t index = queue->tasks[i];
-        const exec_task *state = &exec->tasks[index];
+    for (int32_t i = queue->send ? queue->oldest : queue->arrived;
+         i < queue->count && i <= queue->next; i++) {
+        const exec_task *state = &exec->tasks[queue->tasks[i]];
         if (!state->issued)
             break;
-        fo_status status =
-            state->completed < state->chunks ? complete_task(exec, index, i) : FO_OK;
+        fo_status status = FO_OK;
+        if (state->completed < state->chunks)
+            status = complete_task(exec, queue->tasks[i], i);
         if (status != FO_OK)
             return status;
-        if (i == queue->oldest && task_finished(exec, index)) {
-            queue->oldest++;
-            exec->unfinished--;
-        }
-        if (!queue->send && state->completed < state->chunks)
+        if (queue->send)
+            continue;
+        if (state->completed < state->chunks)
             break;
+        queue->arrived = i + 1;
+    }
+    while (queue->oldest < queue->count && task_finished(exec, queue->tasks[queue->oldest])) {
+        queue->oldest++;
+        exec->unfinished--;
     }
     return FO_OK;
 }
@@ -320,7 +338,7 @@ static fo_status look(fo_exec *exec, bool all, bool *moved)
     for (int32_t w = exec->watched_count - 1; !all && status == FO_OK && w >= 0; w--)
         status = complete_queue(exec, &exec->queues[exec->watched[w]]);
     while (status == FO_OK && exec->runnable_count)
-        status = post_queue(exec, exec->runnable[--exec->runnable_count]);
+        status = post_queue(exec, pop_runnable(exec));
     *moved = exec->movements != before;
     return status;
 }

@@ -27,7 +27,8 @@ typedef struct exec_queue {
     int32_t *tasks;
     int32_t count;
     int32_t next;   /* first that is not fully posted */
-    int32_t oldest; /* first that is not complete */
+    int32_t oldest;  /* first that is not finished: a RECV also has to be handed back */
+    int32_t arrived; /* RECV: first that has not arrived whole */
     bool send;
     int32_t next_waiter; /* another queue that waits for the same task, -1: none */
     int32_t waited_for;  /* queues that wait for a task of this one: it is looked at */
@@ -51,7 +52,8 @@ struct fo_exec {
     exec_queue *queues;
     int32_t *queue_pool;
     int32_t queue_count;
-    int32_t *runnable, runnable_count; /* queues that may be able to post */
+    int32_t *runnable; /* queues that may be able to post, first come first served: a ring */
+    int32_t runnable_first, runnable_count;
     int32_t *watched, watched_count;   /* queues that somebody waits for */
     int32_t *lane; /* COMPUTE, ADD, COPY in list order */
     int32_t lane_count;
