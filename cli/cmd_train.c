@@ -1,7 +1,9 @@
 /* flashoverlap train */
 #include <math.h>
+#include <stdlib.h>
 
 #include "cli.h"
+#include "command_line.h"
 #include "flashoverlap/train.h"
 
 static void print_value(const char *name, double value, const char *end)
@@ -23,12 +25,21 @@ static void print_json(const fo_train_result *result)
     print_value("exposed_ms", result->exposed_ms, "}\n");
 }
 
+static int compare(fo_train_options *o, const char *strategies, bool json, int argc, char **argv)
+{
+    char *line = cli_command_line("train", argc, argv);
+    o->command = line;
+    int code = cli_end("train", fo_train_compare(o, strategies, json, stdout));
+    free(line);
+    return code;
+}
+
 int cmd_train(int argc, char **argv)
 {
     fo_train_options o;
     fo_train_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
-    const char *compare = NULL;
+    const char *strategies = NULL;
     bool json = false;
     int code;
     const cli_option options[] = {
@@ -74,8 +85,10 @@ int cmd_train(int argc, char **argv)
         {CLI_LINK, "link", &link, "LINK",
          "emulated: 2GB/s,5us[,mesh]; auto:0.56 of computation; off", 0, 0},
         {.type = CLI_SECTION, .name = "output"},
-        {CLI_TEXT, "compare", &compare, "LIST", "print a table of strategies: none,slice:4,flash",
-         0, 0},
+        {CLI_TEXT, "compare", &strategies, "LIST",
+         "print a table of strategies: none,slice:4,flash", 0, 0},
+        {CLI_TEXT, "trace", &o.trace, "FILE", "timelines", 0, 0},
+        {CLI_TEXT, "report", &o.report, "FILE", "HTML of compare", 0, 0},
         {CLI_FLAG, "quiet", &o.quiet, NULL, "no progress", 0, 0},
         {CLI_FLAG, "json", &json, NULL, "the result as JSON", 0, 0},
         {.type = CLI_END},
@@ -91,8 +104,11 @@ int cmd_train(int argc, char **argv)
     o.link_ratio = link.ratio;
     o.progress = json ? stderr : stdout;
     o.color = cli_color(o.progress);
-    if (compare)
-        return cli_end("train", fo_train_compare(&o, compare, json, stdout));
+    if (strategies)
+        return compare(&o, strategies, json, argc, argv);
+    if (o.trace || o.report)
+        return cli_usage("train", "--%s was given without --compare, expected both: --compare LIST",
+                         o.trace ? "trace" : "report");
     fo_train_result result = {0};
     fo_status status = fo_train_run(&o, &result);
     if (json && status == FO_OK)

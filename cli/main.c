@@ -17,6 +17,7 @@ static const struct {
     {"sample", "write text with a trained model", cmd_sample},
     {"schedule", "print and verify the step table of a strategy", cmd_schedule},
     {"bench", "measure one layer under several strategies", cmd_bench},
+    {"calibrate", "measure this machine, write its profile", cmd_calibrate},
     {"info", "what this build and this machine offer", cmd_info},
 };
 

@@ -40,14 +40,15 @@ typedef struct fo_bench_options {
     /* the link, beside group.link: at most one of these is set */
     double link_ratio; /* > 0: the transfer takes this part of the measured computation */
     double transfer_s; /* > 0: the transfer takes this time */
-    const char *emulate; /* a device as fo_device_parse reads it, or the time of the whole computation
+    const char
+        *emulate; /* a device as fo_device_parse reads it, or the time of the whole computation
                             ("78.5ms"); NULL: kernels compute */
     /* output */
     fo_bench_format format;
     bool color;
-    FILE *progress;     /* where a long run says how long it will take; NULL: nowhere */
-    const char *trace;  /* file for the timelines of all strategies at the first point; NULL */
-    const char *report; /* file for an HTML page; NULL */
+    FILE *progress;      /* where a long run says how long it will take; NULL: nowhere */
+    const char *trace;   /* file for the timelines of all strategies at the first point; NULL */
+    const char *report;  /* file for an HTML page; NULL */
     const char *command; /* the command line, for the report; NULL: unknown */
     fo_group_options group;
 } fo_bench_options;

@@ -29,10 +29,13 @@ typedef struct fo_train_options {
     float lr, min_lr, clip, decay, beta1, beta2; /* clip 0: off */
     int64_t eval_every, eval_batches;            /* 0: never */
     /* files */
-    const char *out;    /* checkpoint directory, NULL: none is written */
-    const char *resume; /* checkpoint directory or step folder */
-    const char *log;    /* JSON lines, NULL: none */
-    int64_t save_every; /* steps; 0: only at the end */
+    const char *out;     /* checkpoint directory, NULL: none is written */
+    const char *resume;  /* checkpoint directory or step folder */
+    const char *log;     /* JSON lines, NULL: none */
+    const char *trace;   /* fo_train_compare: file for the timelines of a step, NULL: none */
+    const char *report;  /* fo_train_compare: file for an HTML page, NULL: none */
+    const char *command; /* the command line, for the report; NULL: unknown */
+    int64_t save_every;  /* steps; 0: only at the end */
     /* running */
     const char *overlap;
     const char *auto_link_unused; /* reserved, NULL */
@@ -61,8 +64,10 @@ typedef struct fo_train_result {
 fo_status fo_train_run(const fo_train_options *options, fo_train_result *result);
 
 /* Trains the same steps under each strategy of the comma-separated list and prints the table of
- * docs/metrics.md: T, ECT, hidden %, exposed, whether losses are bitwise equal. json: as a JSON array
- * on out instead. */
+ * docs/metrics.md: T and its spread, ECT, hidden %, exposed, faster %, whether losses are bitwise equal.
+ * json: as a JSON array on out instead. Then writes options->trace and ->report, for which each strategy
+ * takes one more step, traced; whether the files can be written is asked before anything runs.
+ * FO_INTERRUPTED: the table and the files are of the steps taken until then. */
 fo_status fo_train_compare(const fo_train_options *options, const char *strategies, bool json,
                            FILE *out);
 

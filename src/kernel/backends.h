@@ -6,5 +6,6 @@
 
 const fo_kernel *fo_kernel_onednn_table(void);
 const fo_kernel *fo_kernel_ref_table(void);
+const fo_kernel *fo_kernel_emulated_table(void);
 
 #endif

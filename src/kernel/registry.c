@@ -11,6 +11,7 @@ const fo_kernel *fo_kernel_at(int index)
     switch (index) {
     case 0: return fo_kernel_onednn_table();
     case 1: return fo_kernel_ref_table();
+    case 2: return fo_kernel_emulated_table();
     default: return NULL;
     }
 }

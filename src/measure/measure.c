@@ -1,3 +1,4 @@
+/* Order statistics. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double fo_measure_median(const double *values, int count)
+double fo_measure_percentile(const double *values, int count, double part)
 {
     if (count < 1)
         return NAN;
@@ -19,7 +20,15 @@ double fo_measure_median(const double *values, int count)
         return NAN;
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, compare);
-    double median = count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    double at = part * (count - 1);
+    int low = (int)at < count - 1 ? (int)at : count - 1;
+    int high = low < count - 1 ? low + 1 : low;
+    double value = sorted[low] + (at - low) * (sorted[high] - sorted[low]);
     free(sorted);
-    return median;
+    return value;
+}
+
+double fo_measure_median(const double *values, int count)
+{
+    return fo_measure_percentile(values, count, 0.5);
 }

@@ -4,5 +4,7 @@
 
 /* Median of count values (copied; the mean of the middle two when even); NaN for none. */
 double fo_measure_median(const double *values, int count);
+/* The value below which `part` (0 to 1) of count values lie, linear between neighbours; NaN for none. */
+double fo_measure_percentile(const double *values, int count, double part);
 
 #endif

@@ -1,45 +1,25 @@
 /* The same training steps under several strategies, side by side. Definitions: docs/metrics.md. */
+#include "train/compare.h"
+
+#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "flashoverlap/schedule.h"
-#include "train/train.h"
 
-enum { STRATEGIES = 16 };
-
-/* One way of taking the steps. Way 0 is the reference: strategy `none` over a link without cost. */
-typedef struct way {
-    char overlap[32];
-    fo_train_worker worker;
-    double *t_ms, *exposed_ms; /* of each step, slowest rank */
-    double *losses, *norms;
-} way;
-
-typedef struct comparison {
-    fo_train_job *job;
-    FILE *out;
-    bool json;
-    int count; /* with the reference */
-    way ways[STRATEGIES + 1];
-    fo_link link;
-} comparison;
-
-typedef struct row {
-    double t_ms, ect_ms, hidden_pct, exposed_ms;
-    bool equal;
-} row;
+enum { EVENTS = 1 << 18 };
 
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
-static fo_status open_ways(comparison *c, fo_group *group)
+static fo_status open_ways(fo_train_comparison *c, fo_group *group)
 {
     size_t steps = (size_t)c->job->options.steps;
     fo_status status = FO_OK;
     for (int i = 0; status == FO_OK && i < c->count; i++) {
-        way *w = &c->ways[i];
+        fo_train_way *w = &c->ways[i];
         w->t_ms = calloc(4 * steps, sizeof *w->t_ms);
         if (!w->t_ms)
             return fo_base_error(FO_NO_MEMORY, "no memory for the times of %zu steps", steps);
@@ -51,25 +31,29 @@ static fo_status open_ways(comparison *c, fo_group *group)
     return status;
 }
 
-static void close_ways(comparison *c)
+static void close_ways(fo_train_comparison *c)
 {
     for (int i = 0; i < c->count; i++) {
         fo_train_worker_close(&c->ways[i].worker);
+        fo_timeline_free(c->ways[i].timeline);
         free(c->ways[i].t_ms);
         c->ways[i].t_ms = NULL;
     }
 }
 
-static fo_status take_step(comparison *c, fo_group *group, int index, int64_t step,
-                           bool *interrupted)
+static fo_status set_link(const fo_train_comparison *c, fo_group *group, int index)
 {
     static const fo_link no_link = {0};
-    way *w = &c->ways[index];
+    return c->link.bytes_per_s > 0 ? fo_group_set_link(group, index == 0 ? &no_link : &c->link)
+                                   : FO_OK;
+}
+
+static fo_status take_step(fo_train_comparison *c, fo_group *group, int index, int64_t step)
+{
+    fo_train_way *w = &c->ways[index];
     fo_train_values values;
     int64_t at = step - 1;
-    fo_status status = FO_OK;
-    if (c->link.bytes_per_s > 0)
-        status = fo_group_set_link(group, index == 0 ? &no_link : &c->link);
+    fo_status status = set_link(c, group, index);
     if (status == FO_OK)
         status = fo_group_barrier(group);
     if (status == FO_OK)
@@ -81,117 +65,65 @@ static fo_status take_step(comparison *c, fo_group *group, int index, int64_t st
     w->exposed_ms[at] = values.exposed_ms;
     w->losses[at] = values.loss;
     w->norms[at] = values.grad_norm;
-    *interrupted |= values.interrupted;
+    c->interrupted |= values.interrupted;
     return FO_OK;
 }
 
-/* Interleaved, so that a drifting machine favours none. */
-static fo_status measure(comparison *c, fo_group *group)
+/* Interleaved, so that a drifting machine favours none. An interrupted round does not count, but for the first,
+ * which is finished: there is something to show. */
+static fo_status measure(fo_train_comparison *c, fo_group *group)
 {
-    bool interrupted = false;
+    int64_t steps = c->job->options.steps;
     fo_status status = FO_OK;
-    for (int64_t step = 1; status == FO_OK && step <= c->job->options.steps; step++) {
-        for (int i = 0; status == FO_OK && i < c->count; i++)
-            status = take_step(c, group, i, step, &interrupted);
-        if (status == FO_OK && interrupted)
-            return fo_base_error(FO_INTERRUPTED,
-                                 "interrupted after step %" PRId64 " of %" PRId64
-                                 " of the comparison",
-                                 step, c->job->options.steps);
+    while (status == FO_OK && c->steps < steps && !c->interrupted) {
+        int taken = 0;
+        while (status == FO_OK && taken < c->count && (!c->interrupted || !c->steps))
+            status = take_step(c, group, taken++, c->steps + 1);
+        c->steps += status == FO_OK && taken == c->count;
+    }
+    c->interrupted = c->interrupted && c->steps < steps;
+    return status;
+}
+
+/* One more step of each strategy, so that those measured are not disturbed. */
+static fo_status trace_ways(fo_train_comparison *c, fo_group *group)
+{
+    const fo_train_options *o = &c->job->options;
+    fo_status status = FO_OK;
+    if (!o->trace && !o->report)
+        return FO_OK;
+    for (int i = 1; status == FO_OK && i < c->count; i++) {
+        fo_train_values values;
+        status = set_link(c, group, i);
+        if (status == FO_OK)
+            status = fo_train_agree(group, fo_trace_start(group, EVENTS));
+        if (status == FO_OK)
+            status = fo_group_barrier(group);
+        if (status == FO_OK)
+            status = fo_train_step(&c->ways[i].worker, c->steps + 1, &values);
+        if (status == FO_OK)
+            status = fo_trace_stop(group, &c->ways[i].timeline);
     }
     return status;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------- */
+/* ---- a rank ----------------------------------------------------------------------------------------- */
 
-/* The first step warms up and counts only when it is the only one. */
-static double median_of(const comparison *c, double *values)
+static fo_status show(const fo_train_comparison *c)
 {
-    int64_t skip = c->job->options.steps > 1;
-    return fo_train_median(values + skip, c->job->options.steps - skip);
-}
-
-static void make_rows(comparison *c, row *rows, double *alone)
-{
-    size_t bytes = (size_t)c->job->options.steps * sizeof(double);
-    double ect_none = NAN;
-    *alone = median_of(c, c->ways[0].t_ms);
-    for (int i = 1; i < c->count; i++) {
-        way *w = &c->ways[i], *first = &c->ways[1];
-        rows[i] = (row){.t_ms = median_of(c, w->t_ms), .exposed_ms = median_of(c, w->exposed_ms)};
-        rows[i].ect_ms = rows[i].t_ms - *alone;
-        rows[i].equal =
-            !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
-        if (!strcmp(w->overlap, "none"))
-            ect_none = rows[i].ect_ms;
-    }
-    for (int i = 1; i < c->count; i++)
-        rows[i].hidden_pct = ect_none > 0 ? 100 * (1 - rows[i].ect_ms / ect_none) : NAN;
-}
-
-static void print_json(const comparison *c, const row *rows, double alone)
-{
-    for (int i = 1; i < c->count; i++) {
-        char hidden[32] = "null";
-        if (!isnan(rows[i].hidden_pct))
-            snprintf(hidden, sizeof hidden, "%.2f", rows[i].hidden_pct);
-        fprintf(
-            c->out,
-            "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"ect_ms\": %.4f, \"hidden_pct\": %s, "
-            "\"exposed_ms\": %.4f, \"compute_ms\": %.4f, \"loss\": %.9g, \"bitwise_equal\": %s, "
-            "\"link_bytes_per_s\": %.6g}",
-            i == 1 ? "[" : ",", c->ways[i].overlap, rows[i].t_ms, rows[i].ect_ms, hidden,
-            rows[i].exposed_ms, alone, c->ways[i].losses[c->job->options.steps - 1],
-            rows[i].equal ? "true" : "false", c->link.bytes_per_s);
-    }
-    fprintf(c->out, "\n]\n");
-}
-
-static void print_link(const comparison *c)
-{
-    if (c->link.bytes_per_s <= 0) {
-        fprintf(c->out, "link: not emulated; shared memory as it is\n");
-        return;
-    }
-    fprintf(c->out, "link: emulated, %.4g GB/s, %.1f us", c->link.bytes_per_s * 1e-9,
-            c->link.latency_s * 1e6);
-    if (c->job->options.link_ratio > 0)
-        fprintf(c->out,
-                ": moving a row-parallel layer's sums takes %.2f of its measured computation",
-                c->job->options.link_ratio);
-    fprintf(c->out, "\n");
-}
-
-static void print_table(const comparison *c, const row *rows, double alone)
-{
-    const fo_train_options *o = &c->job->options;
-    fprintf(c->out, "the same training step, %d ranks, %" PRId64 " layers, %" PRId64 " wide, %s\n",
-            o->group.ranks, o->layers, o->dim, fo_dtype_name(o->dtype));
-    print_link(c);
-    fprintf(c->out, "\n%-12s %10s %10s %10s %12s  %-6s  %s\n", "overlap", "T ms", "ECT ms",
-            "hidden %", "exposed ms", "losses", "last loss");
-    for (int i = 1; i < c->count; i++) {
-        char hidden[32] = "-";
-        if (!isnan(rows[i].hidden_pct))
-            snprintf(hidden, sizeof hidden, "%.1f", rows[i].hidden_pct);
-        fprintf(c->out, "%-12s %10.2f %10.2f %10s %12.2f  %-6s  %.9g\n", c->ways[i].overlap,
-                rows[i].t_ms, rows[i].ect_ms, hidden, rows[i].exposed_ms,
-                rows[i].equal ? "equal" : "differ", c->ways[i].losses[o->steps - 1]);
-    }
-    fprintf(
-        c->out,
-        "\nT: median of %" PRId64
-        " interleaved steps, slowest rank. ECT: T minus computation alone "
-        "(%.2f ms),\nwhich is the step of `none` over a link without cost. hidden: 100 (1 - ECT / "
-        "ECT "
-        "of none).\nlosses: all steps' losses and gradient norms, to the bit, against the first "
-        "line.\n",
-        o->steps > 1 ? o->steps - 1 : o->steps, alone);
+    fo_train_row rows[FO_TRAIN_STRATEGIES + 1];
+    c->shared->steps = c->steps;
+    c->shared->interrupted = c->interrupted;
+    fo_train_compare_rows(c, rows);
+    fo_train_compare_print(c, rows);
+    if (fflush(c->out) != 0)
+        return fo_base_error(FO_IO, "the table can't be written");
+    return fo_train_compare_write_files(c, rows);
 }
 
 static fo_status compare_rank(fo_group *group, void *arg)
 {
-    comparison *shared = arg, *c = malloc(sizeof *c);
+    fo_train_comparison *shared = arg, *c = malloc(sizeof *c);
     if (!c)
         return fo_base_error(FO_NO_MEMORY, "no memory for a comparison");
     *c = *shared; /* ranks may be threads */
@@ -201,17 +133,11 @@ static fo_status compare_rank(fo_group *group, void *arg)
     c->link = fo_group_link(group);
     if (status == FO_OK)
         status = measure(c, group);
-    if (status == FO_OK && fo_group_rank(group) == 0) {
-        row rows[STRATEGIES + 1];
-        double alone;
-        make_rows(c, rows, &alone);
-        if (c->json)
-            print_json(c, rows, alone);
-        else
-            print_table(c, rows, alone);
-        if (fflush(c->out) != 0)
-            status = fo_base_error(FO_IO, "the table can't be written");
-    }
+    if (status == FO_OK)
+        status = trace_ways(c, group);
+    /* what goes wrong from here on is told through shared memory: a rank that fails ends the waits of others */
+    if (status == FO_OK && fo_group_rank(group) == 0 && show(c) != FO_OK)
+        snprintf(c->shared->file_error, sizeof c->shared->file_error, "%s", fo_last_error());
     close_ways(c);
     free(c);
     return status;
@@ -219,17 +145,18 @@ static fo_status compare_rank(fo_group *group, void *arg)
 
 /* ---- the call --------------------------------------------------------------------------------------- */
 
-static fo_status split_names(comparison *c, const char *list)
+static fo_status split_names(fo_train_comparison *c, const char *list)
 {
     const char *at = list ? list : "";
     snprintf(c->ways[0].overlap, sizeof c->ways[0].overlap, "none");
     c->count = 1;
     while (*at) {
         size_t length = strcspn(at, ",");
-        way *w = &c->ways[c->count];
+        fo_train_way *w = &c->ways[c->count];
         fo_strategy parsed;
-        if (c->count > STRATEGIES)
-            return fo_base_error(FO_INVALID, "--overlap lists more than %d strategies", STRATEGIES);
+        if (c->count > FO_TRAIN_STRATEGIES)
+            return fo_base_error(FO_INVALID, "--overlap lists more than %d strategies",
+                                 FO_TRAIN_STRATEGIES);
         if (!length || length >= sizeof w->overlap)
             return fo_base_error(FO_INVALID,
                                  "--overlap '%s': expected names separated by commas, such as "
@@ -247,14 +174,34 @@ static fo_status split_names(comparison *c, const char *list)
                                                     "as none,slice:4,flash");
 }
 
+static fo_status run(fo_train_comparison *c)
+{
+    fo_train_compared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return fo_base_error(FO_NO_MEMORY, "no shared memory of %zu bytes for the result (%s)",
+                             sizeof *shared, strerror(errno));
+    c->shared = shared;
+    fo_status status = fo_group_run(&c->job->options.group, compare_rank, c);
+    if (status == FO_OK && shared->file_error[0])
+        status = fo_base_error(FO_IO, "%s", shared->file_error);
+    else if (status == FO_OK && shared->interrupted)
+        status = fo_base_error(FO_INTERRUPTED,
+                               "interrupted after step %" PRId64 " of %" PRId64
+                               " of the comparison; the table is of these",
+                               shared->steps, c->job->options.steps);
+    munmap(shared, sizeof *shared);
+    return status;
+}
+
 fo_status fo_train_compare(const fo_train_options *options, const char *strategies, bool json,
                            FILE *out)
 {
-    fo_train_options own = *options; /* no files but the data */
+    fo_train_options own = *options; /* no files but the data, and those of the comparison */
     own.out = own.resume = own.log = NULL;
     own.quiet = true;
     fo_train_job job = {0};
-    comparison *c = calloc(1, sizeof *c);
+    fo_train_comparison *c = calloc(1, sizeof *c);
     if (!c)
         return fo_base_error(FO_NO_MEMORY, "no memory for a comparison");
     c->out = out;
@@ -262,10 +209,12 @@ fo_status fo_train_compare(const fo_train_options *options, const char *strategi
     c->job = &job;
     fo_status status = split_names(c, strategies);
     if (status == FO_OK)
+        status = fo_train_compare_check_files(&own);
+    if (status == FO_OK)
         status = fo_train_job_open(&own, &job);
     fflush(out);
     if (status == FO_OK)
-        status = fo_group_run(&job.options.group, compare_rank, c);
+        status = run(c);
     fo_train_job_close(&job);
     free(c);
     return status;

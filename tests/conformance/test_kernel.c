@@ -24,7 +24,7 @@ static const fo_kernel *backend(int index)
 #if defined(__SANITIZE_THREAD__)
     return index == 0 ? reference() : NULL;
 #else
-    return fo_kernel_at(index);
+    return computing(index);
 #endif
 }
 

@@ -280,6 +280,11 @@ size_t fo_kernel_matmul_packed_bytes(const fo_kernel_matmul *mm)
     return fo_kernel_onednn_md_bytes(&mm->packed);
 }
 
+const fo_kernel_panels *fo_kernel_matmul_panels(const fo_kernel_matmul *mm)
+{
+    return mm->panels && !mm->emulated ? &mm->layout : NULL;
+}
+
 bool fo_kernel_matmul_same_packing(const fo_kernel_matmul *a, const fo_kernel_matmul *b)
 {
     return a->panels && b->panels && a->layout.k == b->layout.k && a->layout.n == b->layout.n &&

@@ -24,6 +24,8 @@ fo_status fo_kernel_matmul_run(fo_kernel_matmul *matmul, const void *a, const vo
 
 /* Of a product with b_packed. */
 size_t fo_kernel_matmul_packed_bytes(const fo_kernel_matmul *matmul);
+/* The layout when it is one of panels for the type of b: NULL otherwise. */
+const fo_kernel_panels *fo_kernel_matmul_panels(const fo_kernel_matmul *matmul);
 bool fo_kernel_matmul_same_packing(const fo_kernel_matmul *a, const fo_kernel_matmul *b);
 /* Whether what is computed for a row is known to depend neither on m nor on the number of threads: the
  * same instructions in the same order for every height. Others run on one thread. */

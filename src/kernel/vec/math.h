@@ -27,6 +27,7 @@ typedef float v16 __attribute__((vector_size(64)));
 typedef int32_t i16 __attribute__((vector_size(64)));
 typedef uint32_t u16 __attribute__((vector_size(64)));
 typedef uint16_t h16 __attribute__((vector_size(32)));
+typedef uint16_t h32 __attribute__((vector_size(64)));
 typedef uint64_t l8 __attribute__((vector_size(64)));
 typedef uint32_t u8 __attribute__((vector_size(32)));
 typedef double d8 __attribute__((vector_size(64)));
@@ -119,13 +120,6 @@ FO_VEC_INLINE u16 round_bf16(v16 v)
     u16 quiet = bits | 0x400000u;
     u16 nan = (u16)(v != v);
     return (nan & quiet) | (~nan & rounded);
-}
-
-/* For values that are finite, infinite or a NaN that came from bf16 values. */
-FO_VEC_INLINE h16 to_bf16_plain(v16 v)
-{
-    u16 bits = (u16)v;
-    return __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, h16);
 }
 
 FO_VEC_INLINE h16 to_bf16(v16 v)

@@ -2,6 +2,8 @@
 #include "kernel/vec/fill.h"
 #include "kernel/vec/math.h"
 
+enum { PANEL = 64 }; /* rows or columns that the packing of dense matrices makes of a matrix */
+
 /* Transposes 16 x 16 words in four rounds of interleaving halves. */
 FO_VEC_INLINE void transpose16(u16 x[LANES])
 {
@@ -92,7 +94,72 @@ static void pack(const fo_kernel_panels *p, const float *b, bool transposed, voi
                    (uint32_t *)packed + panel * p->panel * (p->k_padded / p->pair));
 }
 
+/* 16 words of a row of n bytes, from byte i on; 0 past its end. */
+FO_VEC_INLINE u16 load_words(const char *row, int64_t i, int64_t n)
+{
+    u16 words = {0};
+    if (i + (int64_t)sizeof words <= n)
+        memcpy(&words, row + i, sizeof words);
+    else if (i < n)
+        memcpy(&words, row + i, (size_t)(n - i));
+    return words;
+}
+
+/* A pair of bf16 is a word in x as it is in the panel: words are transposed for either type. */
+static void pack_columns(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t k_padded,
+                         void *packed)
+{
+    int64_t bytes = n * (int64_t)fo_dtype_size(dtype);
+    int64_t words = dtype == FO_BF16 ? k_padded / 2 : k_padded;
+    uint32_t *to = packed;
+    for (int64_t column = 0; column < PANEL; column += LANES)
+        for (int64_t word = 0; word < words; word += LANES) {
+            u16 block[LANES];
+            for (int64_t i = 0; i < LANES; i++)
+                block[i] = column + i < rows
+                               ? load_words((const char *)x + (column + i) * bytes, word * 4, bytes)
+                               : (u16){0};
+            transpose16(block);
+            for (int64_t i = 0; i < LANES && word + i < words; i++)
+                memcpy(to + (word + i) * PANEL + column, &block[i], sizeof block[i]);
+        }
+}
+
+/* 16 columns of a row, of bf16 one a word; 0 past its end and past the last row. */
+FO_VEC_INLINE u16 row_words(const void *x, fo_dtype dtype, int64_t row, int64_t rows, int64_t j,
+                            int64_t n)
+{
+    if (row >= rows)
+        return (u16){0};
+    v16 v = j + LANES <= n ? load16(x, dtype, row * n + j) : load_n(x, dtype, row * n + j, n - j);
+    return dtype == FO_BF16 ? (u16)v >> 16 : (u16)v;
+}
+
+FO_VEC_INLINE void pack_rows_of(const void *x, fo_dtype dtype, int64_t rows, int64_t n,
+                                int64_t panel, uint32_t *to)
+{
+    int pair = dtype == FO_BF16 ? 2 : 1;
+    for (int64_t row = 0; row < PANEL; row += pair, to += panel)
+        for (int64_t j = 0; j < n; j += LANES) {
+            u16 words = row_words(x, dtype, row, rows, j, n);
+            if (pair == 2)
+                words |= row_words(x, dtype, row + 1, rows, j, n) << 16;
+            memcpy(to + j, &words, sizeof words);
+        }
+}
+
+static void pack_rows(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t panel,
+                      void *packed)
+{
+    if (dtype == FO_BF16)
+        pack_rows_of(x, FO_BF16, rows, n, panel, packed);
+    else
+        pack_rows_of(x, FO_F32, rows, n, panel, packed);
+}
+
 void FO_VEC(fo_kernel_vec_fill_pack)(fo_kernel_vec *table)
 {
     table->pack = pack;
+    table->pack_columns = pack_columns;
+    table->pack_rows = pack_rows;
 }

@@ -50,14 +50,25 @@ typedef struct fo_kernel_vec {
 
     /* Packing (pack.c). b: [k, n], or [n, k] when transposed. */
     void (*pack)(const fo_kernel_panels *, const float *b, bool transposed, void *packed);
+    /* Dense x[rows, n] (T), rows <= 64, zeros behind, as 64 columns of b: one panel 64 wide of n rows,
+     * padded to k_padded; float32 single, bf16 in pairs. */
+    void (*pack_columns)(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t k_padded,
+                         void *packed);
+    /* The same as 64 rows of b, n <= panel: a part of one panel. Columns behind n are left as they are. */
+    void (*pack_rows)(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t panel,
+                      void *packed);
 
     /* The elementwise parts of attention (attention.c), one thread, one block of queries or keys. */
 
-    /* scores [rows, n] of queries q, q + 1, ... by keys 0, 1, ...; n a multiple of 16 in both:
-     * p = exp(scale * (s - max)) (T, 0 above the diagonal, dropped), row sums and log-sum-exp. */
-    void (*attention_softmax)(const float *scores, int64_t q, int64_t rows, int64_t n, float scale,
-                              const fo_kernel_attention_drop *, void *p, fo_dtype dtype, float *sum,
-                              float *lse);
+    /* scores [rows, n] of queries q, q + 1, ... by keys k, k + 1, ..., k <= q; n a multiple of 32 in
+     * both: p = exp(scale * (s - max)) (T, 0 above the diagonal, dropped). max and sum [rows] go on
+     * from chunk to chunk of keys, from -infinity and 0; what was summed with the earlier chunks' p is
+     * to be multiplied by factor [rows]. */
+    void (*attention_softmax)(const float *scores, int64_t q, int64_t rows, int64_t k, int64_t n,
+                              float scale, const fo_kernel_attention_drop *, void *p,
+                              fo_dtype dtype, float *max, float *sum, float *factor);
+    /* x[rows, n] *= factor[rows] */
+    void (*scale_rows)(float *x, const float *factor, int64_t rows, int64_t n);
     /* The same probabilities from lse, transposed: scores and dp [rows, n] of keys k, k + 1, ... by
      * queries first, first + 1, ...; lse2 (lse / ln 2) and total (sum(dout * out)) by query, from
      * `first` on. p = exp(scale * s - lse), dropped; ds = p * (dropped dp - total) * scale. */
@@ -65,11 +76,18 @@ typedef struct fo_kernel_vec {
                                    int64_t first, int64_t n, float scale,
                                    const fo_kernel_attention_drop *, const float *lse2,
                                    const float *total, void *p, void *ds, fo_dtype dtype);
-    /* Rows of dense x[rows, n], divided by divisor[row] unless it is NULL, into rows of y (T) that lie
-     * `stride` elements apart. */
-    void (*scatter)(const float *x, const float *divisor, void *y, fo_dtype dtype, int64_t rows,
-                    int64_t n, int64_t stride);
-    float (*dot)(const void *a, const void *b, fo_dtype dtype, int64_t n);
+    /* Rows of several heads side by side, `stride` elements apart, and heads by themselves, dense rows of
+     * n values, `step` elements apart. All heads of a row at once: then memory is read and written in
+     * order. */
+    void (*gather)(const void *x, fo_dtype dtype, int64_t rows, int64_t heads, int64_t n,
+                   int64_t stride, void *y, int64_t step);
+    /* x float32 into y (T), divided by divisor[head * divisor_step + row] unless it is NULL. */
+    void (*scatter)(const float *x, int64_t step, const float *divisor, int64_t divisor_step,
+                    void *y, fo_dtype dtype, int64_t rows, int64_t heads, int64_t n,
+                    int64_t stride);
+    /* sum[head * sum_step + row] = a . b; a heads by themselves, b side by side. */
+    void (*dot_rows)(const void *a, int64_t step, const void *b, fo_dtype dtype, int64_t rows,
+                     int64_t heads, int64_t n, int64_t stride, float *sum, int64_t sum_step);
     /* y[n] = exp(x[n]): for tests. */
     void (*exp)(const float *x, float *y, int64_t n);
 } fo_kernel_vec;

@@ -259,8 +259,14 @@ static double attend64(const attention64 *s, const double *qkv)
 
 static void attention_case(float dropout)
 {
-    fo_attention_desc d = {.batch = 2, .context = 9, .heads = 2, .head_dim = 5, .dtype = FO_F32,
-                           .dropout = dropout, .head_offset = 1, .total_heads = 4};
+    fo_attention_desc d = {.batch = 2,
+                           .context = 9,
+                           .heads = 2,
+                           .head_dim = 5,
+                           .dtype = FO_F32,
+                           .dropout = dropout,
+                           .head_offset = 1,
+                           .total_heads = 4};
     int tokens = (int)(d.batch * d.context), width = d.heads * d.head_dim, all = tokens * 3 * width;
     float *qkv = random_values(FO_F32, all, 1, 0.0, 1.5), *out = make(FO_F32, tokens * width);
     float *dout = random_values(FO_F32, tokens * width, 2, 0.0, 1.0), *dqkv = make(FO_F32, all);
@@ -280,8 +286,11 @@ static void attention_case(float dropout)
     attend64(&s, qkv64);
     fo_attention *attention;
     ok(ref()->attention_create(&d, &attention));
-    ok(ref()->attention_forward(attention, qkv, 123, out, lse));
-    ok(ref()->attention_backward(attention, qkv, out, lse, dout, 123, dqkv));
+    fo_attention_args args = {
+        .qkv = qkv, .dropout_key = 123, .lse = lse, .out = out, .dout = dout, .dqkv = dqkv};
+    ref()->attention_begin(attention);
+    ok(ref()->attention_queries(attention, &args, 0, tokens));
+    ok(ref()->attention_queries_grad(attention, &args, 0, tokens));
     ref()->attention_destroy(attention);
     compare("ref attention", out, FO_F32, NULL, s.out, tokens * width, width, 2e-6, 0.0);
     compare("ref attention lse", lse, FO_F32, NULL, s.lse, tokens * d.heads, d.context, 2e-6, 0.0);

@@ -116,7 +116,7 @@ static void test_pack(void **state)
 static float *everything(const fo_kernel_vec *v, int64_t rows, int64_t n, int64_t *size)
 {
     int64_t m = rows * n, at = 0;
-    float *all = make(FO_F32, 20 * m + 20 * rows + 20 * n + 64),
+    float *all = make(FO_F32, 20 * m + 24 * rows + 20 * n + 64),
           *x = random_values(FO_F32, m, 1, 0.0, 6.0);
     float *y = random_values(FO_F32, m, 2, 0.0, 1.0), *w = random_values(FO_F32, n, 3, 1.0, 1.0);
     int32_t *targets = calloc((size_t)rows, sizeof *targets);
@@ -139,10 +139,16 @@ static float *everything(const fo_kernel_vec *v, int64_t rows, int64_t n, int64_
     v->xent_stats(x, targets, rows, n, 0, all + at);
     v->xent_grad(x, targets, y, rows, n, 0, 0.3f, all + at + 3 * rows, FO_F32);
     at += 3 * rows + m;
-    if (n % 16 == 0) {
-        v->attention_softmax(x, 3, rows, n, 0.2f, &drop, all + at, FO_F32, all + at + m,
-                             all + at + m + rows);
-        at += m + 2 * rows;
+    if (n % 32 == 0) {
+        float *max = all + at + m;
+        for (int64_t i = 0; i < rows; i++) {
+            max[i] = 0.5f;
+            max[rows + i] = 1.0f; /* the sum */
+        }
+        v->attention_softmax(x, 5, rows, 2, n, 0.2f, &drop, all + at, FO_F32, max, max + rows,
+                             max + 2 * rows);
+        v->scale_rows(all + at, y, rows, n);
+        at += m + 3 * rows;
         v->attention_softmax_grad(x, y, 4, rows, 2, n, 0.2f, &drop, w, w, all + at, all + at + m,
                                   FO_F32);
         at += 2 * m;
@@ -157,13 +163,76 @@ static float *everything(const fo_kernel_vec *v, int64_t rows, int64_t n, int64_
     double sum = v->sum_squares(x, m);
     memcpy(all + at, &sum, sizeof sum);
     at += 2;
-    all[at++] = v->dot(x, y, FO_F32, m);
+    v->dot_rows(x, 0, y, FO_F32, rows, 1, n, n, all + at, 0);
+    at += rows;
     *size = at;
     free(x);
     free(y);
     free(w);
     free(targets);
     return all;
+}
+
+/* What attention alone uses, in bf16: probabilities, their gradient, gathering, packing, scattering. */
+static float *attention_everything(const fo_kernel_vec *v, int64_t n, int64_t *size)
+{
+    enum { ROWS = 37, PACKED = 64 * 64 };
+    int64_t m = ROWS * n, at = 0;
+    *size = 8 * m + 4 * ROWS + 2 * PACKED;
+    float *all = calloc((size_t)*size, sizeof *all), *x = random_values(FO_F32, m, 1, 0.0, 6.0);
+    float *y = random_values(FO_F32, m, 2, 0.0, 1.0), *w = random_values(FO_F32, n, 3, 1.0, 1.0);
+    fo_bf16 *narrow = random_values(FO_BF16, 2 * m, 4, 0.0, 2.0);
+    fo_kernel_attention_drop drop = {0.3f, 5, 6, n};
+    for (int64_t i = 0; i < ROWS; i++)
+        all[i] = -INFINITY;
+    v->attention_softmax(x, n - 9, ROWS, 0, n, 0.2f, &drop, all + 3 * ROWS, FO_BF16, all,
+                         all + ROWS, all + 2 * ROWS);
+    at = 3 * ROWS + m;
+    v->attention_softmax_grad(x, y, 4, ROWS, 2, n, 0.2f, &drop, w, w, all + at, all + at + m,
+                              FO_BF16);
+    at += 2 * m;
+    v->scatter(x, 0, w, 0, all + at, FO_BF16, n < ROWS ? n : ROWS, 1, n, 2 * n);
+    at += m;
+    v->gather(narrow, FO_BF16, ROWS, 2, n / 2, n, all + at, ROWS * (n / 2));
+    at += m;
+    v->pack_rows(narrow, FO_BF16, ROWS, n / 2, 64, all + at);
+    v->pack_columns(narrow, FO_BF16, ROWS, n / 2, 64, all + at + PACKED);
+    free(x);
+    free(y);
+    free(w);
+    free(narrow);
+    return all;
+}
+
+/* Dense rows as parts of panels, element by element. */
+static void test_pack_blocks(void **state)
+{
+    enum { ROWS = 43, PANEL = 64 };
+    (void)state;
+    for (int i = 0; fo_kernel_vec_at(i); i++)
+        for (int64_t n = 1; n <= PANEL; n += 7)
+            for (int t = 0; t < 2; t++) {
+                fo_dtype dtype = t ? FO_BF16 : FO_F32;
+                const fo_kernel_vec *v = fo_kernel_vec_at(i);
+                int64_t pair = t ? 2 : 1, padded = (n + 15) / 16 * 16;
+                void *x = random_values(dtype, ROWS * n, 1, 0.0, 1.0);
+                void *rows = make(dtype, 64 * PANEL), *columns = make(dtype, padded * PANEL);
+                v->pack_rows(x, dtype, ROWS, n, PANEL, rows);
+                v->pack_columns(x, dtype, ROWS, n, padded, columns);
+                for (int64_t r = 0; r < 64; r++)
+                    for (int64_t c = 0; c < padded; c++) {
+                        double want = r < ROWS && c < n ? get(x, dtype, r * n + c) : 0.0;
+                        int64_t as_row = (r / pair * PANEL + c) * pair + r % pair;
+                        int64_t as_column = (c / pair * PANEL + r) * pair + c % pair;
+                        assert_true(c >= n || get(rows, dtype, as_row) == want);
+                        assert_true(get(columns, dtype, as_column) == want);
+                    }
+                check_fence("pack_rows", rows, dtype, 64 * PANEL);
+                check_fence("pack_columns", columns, dtype, padded * PANEL);
+                free(x);
+                free(rows);
+                free(columns);
+            }
 }
 
 static void test_variants(void **state)
@@ -180,6 +249,15 @@ static void test_variants(void **state)
             free(a);
             free(b);
         }
+    for (int i = 0; fo_kernel_vec_at(i); i++)
+        for (int64_t n = 32; n <= 128; n += 32) {
+            int64_t size;
+            float *a = attention_everything(fo_kernel_vec_at(0), n, &size);
+            float *b = attention_everything(fo_kernel_vec_at(i), n, &size);
+            same_bits(fo_kernel_vec_at(i)->isa, b, a, FO_F32, size, n);
+            free(a);
+            free(b);
+        }
 }
 
 int main(void)
@@ -187,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_exp),
                                        cmocka_unit_test(test_dropout_numbers),
                                        cmocka_unit_test(test_pack),
+                                       cmocka_unit_test(test_pack_blocks),
                                        cmocka_unit_test(test_variants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

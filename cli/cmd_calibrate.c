@@ -1,0 +1,32 @@
+/* flashoverlap calibrate */
+#include <unistd.h>
+
+#include "cli.h"
+#include "flashoverlap/calibrate.h"
+
+int cmd_calibrate(int argc, char **argv)
+{
+    fo_calibrate_options o;
+    fo_calibrate_defaults(&o);
+    int code;
+    const cli_option options[] = {
+        {CLI_TEXT, "out", &o.path, "FILE", "the profile, as JSON", 0, 0},
+        {CLI_FLAG, "quick", &o.quick, NULL, "10 s instead of 60, with fewer sizes", 0, 0},
+        {CLI_INT, "ranks", &o.group.ranks, "N", "that work at once", 1, 4096},
+        {CLI_INT, "threads", &o.group.threads, "N", "of a rank then; 0: all", 0, 4096},
+        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm or self", 0, 0},
+        {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn or ref", 0, 0},
+        {CLI_FLAG, "json", &o.json, NULL, "the profile instead of the tables", 0, 0},
+        {.type = CLI_END},
+    };
+    const cli_command command = {
+        .name = "calibrate",
+        .about = "Measures this machine: products and attention over the rows of a slice, passes\n"
+                 "over memory, messages, the overhead of a task. Prints tables; writes a machine\n"
+                 "profile. Best on a machine that does nothing else.\n",
+        .options = options};
+    if (!cli_begin(&command, argc, argv, &code))
+        return code;
+    o.progress = isatty(STDERR_FILENO) ? stderr : NULL;
+    return cli_end("calibrate", fo_calibrate_run(&o, stdout));
+}

@@ -1,0 +1,71 @@
+/* Measuring this machine for a profile, and devices as text. */
+#ifndef FLASHOVERLAP_CALIBRATE_H
+#define FLASHOVERLAP_CALIBRATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "flashoverlap/group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a device as text ---- */
+
+/* Reads what a device can do:
+ *     271TF                                               a rate, in MF, GF, TF or PF: 1e6 ... 1e15 FLOP/s
+ *     78.5ms                                              a time, in s, ms, us or ns: the whole computation,
+ *                                                         unsliced, takes that long
+ * then, in any order and separated by commas, if wanted
+ *     launch=5us                                          of a task, beside its work
+ *     mem=1.5TB/s                                         of passes over memory
+ *     curve=64:0.33/256:0.78/8192:0.92                    rows:efficiency, rows ascending
+ * A time goes to *compute_s and leaves device->flops_per_s 0 for the caller to fill; a rate sets *compute_s
+ * to 0. compute_s NULL: only a rate will do. FO_INVALID with a sentence; *device is then unchanged. */
+fo_status fo_device_parse(const char *text, fo_device *device, double *compute_s);
+
+/* The device as such a text, cut off at `size` bytes; "none" when it has no rate. */
+void fo_device_print(const fo_device *device, char *text, size_t size);
+
+/* ---- measuring the machine ---- */
+
+typedef struct fo_calibrate_options {
+    bool quick;             /* about 10 s instead of 60, with fewer sizes and samples */
+    bool json;              /* the profile to `out`, instead of a table for people */
+    const char *path;       /* the profile goes to this file, too; NULL: nowhere */
+    FILE *progress;         /* what is being done and the time left; NULL: nobody is told */
+    fo_group_options group; /* ranks, threads, transport and kernel to measure with */
+} fo_calibrate_options;
+
+/* 2 ranks, or as many as there are cores when that is fewer; their threads; shm. */
+void fo_calibrate_defaults(fo_calibrate_options *options);
+
+/* Measures the matrix products over the rows of a slice, attention, passes over memory, messages and the
+ * overhead of a task, and writes a machine profile: one JSON object, "format":
+ * "flashoverlap-machine-profile", "format_version": 1, with the lists gemm, wgrad, attention, passes,
+ * messages and tasks. Every figure says
+ *     threads, ranks_at_once       threads of a rank; ranks that did it at the same time (the time is then the
+ *                                  slowest one's)
+ *     time_s, best_s, spread_s     the median of `samples`, each the mean of `calls` calls; the smallest; the
+ *                                  distance between the quartiles
+ *     flops_per_s, efficiency      of products: the rate of a rank, and its part of the best one measured under
+ *                                  the same conditions (peaks)
+ *     bytes_per_s                  of passes (read and written) and copied messages
+ *     confidence                   "high": 5 samples or more and a spread of up to 5 % of the median; "medium":
+ *                                  3 or more and 20 %; "low"
+ * and the whole has the confidence that nine of ten figures have at least. Times are those of one slice of
+ * `rows` rows, sequence, pass or task, of a message one way, or of an exchange of two messages at once. A
+ * view hands out the sender's memory: reading it is not in its time. Cases that would take too long on this
+ * machine are left out.
+ *
+ * The file is written beside and renamed: it is complete or as it was; whether it can be written is asked
+ * first. FO_INVALID: options that can't be; FO_IO: path or out; FO_INTERRUPTED: the user asked to stop,
+ * nothing is written. Starts a group: fo_group_run's conditions hold. */
+fo_status fo_calibrate_run(const fo_calibrate_options *options, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,106 @@
+/* Results of a benchmark: written by rank 0 of every point's group into memory shared with the caller, printed
+ * by the caller. Plain data, no pointers. */
+#ifndef FO_MEASURE_RESULT_H
+#define FO_MEASURE_RESULT_H
+
+#include "flashoverlap/trace.h"
+#include "measure/spelling.h"
+#include "measure/subject.h"
+
+/* One strategy at one point. Milliseconds; NaN: not measured or not defined. */
+typedef struct fo_measure_row {
+    int samples; /* 0: not measured, and note says why */
+    double t_ms, low_ms, high_ms;
+    double ect_ms, hidden_pct, exposed_ms, gap_pct, faster_pct;
+    int bits; /* 1: equal to the first measured strategy's, 0: they differ, -1: not compared */
+    char note[480];
+} fo_measure_row;
+
+typedef struct fo_measure_result {
+    fo_measure_point point;
+    char label[40];    /* "16 x 512"; "" when there is one point only */
+    char note[480];    /* why nothing of this point was measured; "" */
+    bool entered;      /* the group was started */
+    bool interrupted;  /* during this point */
+    int measured;      /* rows with samples */
+    double compute_ms; /* the unsliced computation alone */
+    double bound_ms;
+    double wire_bytes; /* of the rank that sends most */
+    fo_link link;      /* that the figures belong to */
+    fo_device device;
+    int threads;
+    char transport[16], kernel[16];
+    char file_error[480]; /* rank 0 could not write a file; "" */
+    fo_measure_row rows[FO_MEASURE_STRATEGIES];
+} fo_measure_result;
+
+/* The whole run: read by all, but results, which rank 0 writes. */
+typedef struct fo_measure_bench {
+    const fo_bench_options *options;
+    const fo_measure_family *family;
+    FILE *out;
+    fo_measure_strategy strategies[FO_MEASURE_STRATEGIES];
+    int strategy_count;
+    fo_measure_point points[FO_MEASURE_POINTS];
+    int point_count;
+    double work[FO_MEASURE_POINTS]; /* FLOPs of each: how the time left is divided */
+    fo_device device;               /* flops_per_s 0 and whole_s 0: kernels compute */
+    double whole_s; /* the device computes the whole unsliced computation in this time */
+    fo_measure_result *results; /* [point_count], shared */
+    bool interrupted;
+    bool killed; /* by a second signal */
+} fo_measure_bench;
+
+/* Whether computation is emulated. */
+bool fo_measure_bench_emulates(const fo_measure_bench *bench);
+
+/* ---- runner.c ---------------------------------------------------------------------------------------- */
+
+/* Runs one point in a group of its own; results[point] says what came of it. FO_INTERRUPTED: what was measured
+ * is in the result. FO_INVALID: the group can't be started at all. Else FO_OK. */
+fo_status fo_measure_runner_point(fo_measure_bench *bench, int point);
+
+/* The options of the group of a point. */
+fo_group_options fo_measure_runner_group(const fo_measure_bench *bench, int point);
+
+/* A rank's subjects at one point. */
+typedef struct fo_measure_rank {
+    const fo_measure_bench *bench;
+    int point;
+    fo_group *group;
+    fo_measure_setup setup;
+    void *family;
+    void *subjects[FO_MEASURE_STRATEGIES]; /* NULL: could not be made */
+    void *reference; /* families without execute_local: `none`, run without a link */
+    char notes[FO_MEASURE_STRATEGIES][480];
+} fo_measure_rank;
+
+/* Collective. Makes everything; a strategy that can't be made is left out, with a note. Not FO_OK: this point
+ * can't be measured. Close it in any case. */
+fo_status fo_measure_rank_open(const fo_measure_bench *bench, int point, fo_group *group,
+                               fo_measure_rank *rank);
+void fo_measure_rank_close(fo_measure_rank *rank);
+/* The first subject there is; at least one is. */
+int fo_measure_rank_first(const fo_measure_rank *rank);
+
+/* ---- print.c ----------------------------------------------------------------------------------------- */
+
+/* Text is printed as points are finished; JSON and CSV at the end. */
+void fo_measure_print_head(const fo_measure_bench *bench);
+void fo_measure_print_point(const fo_measure_bench *bench, int point);
+void fo_measure_print_end(const fo_measure_bench *bench);
+/* "mlp backward", "row forward", "step". */
+void fo_measure_print_title(const fo_measure_bench *bench, char *text, size_t size);
+/* Sizes and types, one line. */
+void fo_measure_print_sizes(const fo_measure_bench *bench, char *text, size_t size);
+/* How the link of a point is, one line. */
+void fo_measure_print_link(const fo_measure_result *result, char *text, size_t size);
+
+/* ---- report.c ---------------------------------------------------------------------------------------- */
+
+/* FO_IO: a path that can't be written. */
+fo_status fo_measure_report_check(const fo_bench_options *options);
+/* Traces one execution of every strategy at the first measured point and writes the files asked for. */
+fo_status fo_measure_report_write(fo_measure_bench *bench);
+
+#endif

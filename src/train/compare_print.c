@@ -1,0 +1,159 @@
+/* The figures of a comparison, and the table. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/compare.h"
+
+/* ---- figures ---------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first step warms up and counts only when it is the only one. */
+static int64_t first_counted(const fo_train_comparison *c)
+{
+    return c->steps > 1;
+}
+
+/* The value below which `part` of the counted steps' values lie, linear between neighbours. */
+static double percentile(const fo_train_comparison *c, const double *values, double part)
+{
+    int64_t skip = first_counted(c), count = c->steps - skip;
+    double *sorted = malloc((size_t)count * sizeof *sorted);
+    if (!sorted)
+        return NAN;
+    memcpy(sorted, values + skip, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    double at = part * (double)(count - 1);
+    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
+    double value = sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+    free(sorted);
+    return value;
+}
+
+void fo_train_compare_rows(const fo_train_comparison *c, fo_train_row *rows)
+{
+    size_t bytes = (size_t)c->steps * sizeof(double);
+    double alone = percentile(c, c->ways[0].t_ms, 0.5), none = NAN;
+    for (int i = 1; i < c->count; i++) {
+        const fo_train_way *w = &c->ways[i], *first = &c->ways[1];
+        rows[i] = (fo_train_row){.t_ms = percentile(c, w->t_ms, 0.5),
+                                 .low_ms = percentile(c, w->t_ms, 0.1),
+                                 .high_ms = percentile(c, w->t_ms, 0.9),
+                                 .exposed_ms = percentile(c, w->exposed_ms, 0.5),
+                                 .alone_ms = alone};
+        rows[i].ect_ms = rows[i].t_ms - alone;
+        rows[i].equal =
+            !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
+        if (!strcmp(w->overlap, "none"))
+            none = rows[i].t_ms;
+    }
+    for (int i = 1; i < c->count; i++) {
+        rows[i].hidden_pct = none > alone ? 100 * (1 - rows[i].ect_ms / (none - alone)) : NAN;
+        rows[i].faster_pct = 100 * (1 - rows[i].t_ms / none);
+    }
+}
+
+/* ---- output ----------------------------------------------------------------------------------------- */
+
+static const char *number(double value, const char *format, const char *otherwise, char *text,
+                          size_t size)
+{
+    if (isfinite(value))
+        snprintf(text, size, format, value);
+    else
+        snprintf(text, size, "%s", otherwise);
+    return text;
+}
+
+static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
+{
+    for (int i = 1; i < c->count; i++) {
+        const fo_train_row *r = &rows[i];
+        char hidden[32], faster[32];
+        fprintf(
+            c->out,
+            "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"t_p10_ms\": %.4f, \"t_p90_ms\": %.4f, "
+            "\"ect_ms\": %.4f, \"hidden_pct\": %s, \"exposed_ms\": %.4f, \"faster_pct\": %s, "
+            "\"compute_ms\": %.4f, ",
+            i == 1 ? "[" : ",", c->ways[i].overlap, r->t_ms, r->low_ms, r->high_ms, r->ect_ms,
+            number(r->hidden_pct, "%.2f", "null", hidden, sizeof hidden), r->exposed_ms,
+            number(r->faster_pct, "%.2f", "null", faster, sizeof faster), r->alone_ms);
+        fprintf(c->out,
+                "\"steps\": %" PRId64 ", \"loss\": %.9g, \"bitwise_equal\": %s, "
+                "\"computation\": \"measured\", \"link\": \"%s\", \"link_bytes_per_s\": %.6g, "
+                "\"interrupted\": %s}",
+                c->steps, c->ways[i].losses[c->steps - 1], r->equal ? "true" : "false",
+                c->link.bytes_per_s > 0 ? "emulated" : "transport", c->link.bytes_per_s,
+                c->interrupted ? "true" : "false");
+    }
+    fprintf(c->out, "\n]\n");
+}
+
+void fo_train_compare_link(const fo_train_comparison *c, char *text, size_t size)
+{
+    if (c->link.bytes_per_s <= 0) {
+        snprintf(text, size, "not emulated; shared memory as it is");
+        return;
+    }
+    int used = snprintf(text, size, "emulated, %.4g GB/s, %.1f us", c->link.bytes_per_s * 1e-9,
+                        c->link.latency_s * 1e6);
+    if (c->job->options.link_ratio > 0)
+        snprintf(text + used, size - (size_t)used,
+                 ": moving a row-parallel layer's sums takes %.2f of its measured computation",
+                 c->job->options.link_ratio);
+}
+
+static void print_row(const fo_train_comparison *c, const fo_train_row *r, const char *name,
+                      double loss, bool best)
+{
+    char spread[64], hidden[32], faster[32];
+    bool color = best && c->job->options.color;
+    snprintf(spread, sizeof spread, "%.2f-%.2f", r->low_ms, r->high_ms);
+    fprintf(c->out, "%s%-12s %10.2f %17s %10.2f %9s %11.2f %9s  %-6s  %.9g%s\n",
+            color ? "\033[1;32m" : "", name, r->t_ms, spread, r->ect_ms,
+            number(r->hidden_pct, "%.1f", "-", hidden, sizeof hidden), r->exposed_ms,
+            number(r->faster_pct, "%.1f", "-", faster, sizeof faster),
+            r->equal ? "equal" : "differ", loss, color ? "\033[0m" : "");
+}
+
+static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
+{
+    const fo_train_options *o = &c->job->options;
+    char link[192];
+    int best = 1;
+    fo_train_compare_link(c, link, sizeof link);
+    fprintf(c->out, "the same training step, %d ranks, %" PRId64 " layers, %" PRId64 " wide, %s\n",
+            o->group.ranks, o->layers, o->dim, fo_dtype_name(o->dtype));
+    fprintf(c->out, "link: %s\n", link);
+    fprintf(c->out, "\n%-12s %10s %17s %10s %9s %11s %9s  %-6s  %s\n", "overlap", "T ms",
+            "p10-p90 ms", "ECT ms", "hidden %", "exposed ms", "faster %", "losses", "last loss");
+    for (int i = 2; i < c->count; i++)
+        if (rows[i].t_ms < rows[best].t_ms)
+            best = i;
+    for (int i = 1; i < c->count; i++)
+        print_row(c, &rows[i], c->ways[i].overlap, c->ways[i].losses[c->steps - 1], i == best);
+    if (c->interrupted)
+        fprintf(c->out, "interrupted after step %" PRId64 " of %" PRId64 "\n", c->steps, o->steps);
+    fprintf(
+        c->out,
+        "\nT: median of %" PRId64
+        " interleaved steps, slowest rank; p10-p90: where 8 of 10 lie. ECT: T minus\ncomputation "
+        "alone (%.2f ms), which is the step of `none` over a link without cost. hidden:\n"
+        "100 (1 - ECT / ECT of none). faster: 100 (1 - T / T of none). losses: all steps' losses "
+        "and\ngradient norms, to the bit, against the first line.\n",
+        c->steps - first_counted(c), rows[1].alone_ms);
+}
+
+void fo_train_compare_print(const fo_train_comparison *c, const fo_train_row *rows)
+{
+    if (c->json)
+        print_json(c, rows);
+    else
+        print_table(c, rows);
+}
