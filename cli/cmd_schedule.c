@@ -46,7 +46,7 @@ int cmd_schedule(int argc, char **argv)
                  "compute; their backward passes; mlp: all-gather, two computations,\n"
                  "reduce-scatter as one program.\n",
         .after = "\nExit code 1 when the verifier finds a broken rule.",
-        .operands = "row|column|row-backward|column-backward|column-wgrad|mlp",
+        .operands = "row|column|mlp|row-backward|column-backward|column-wgrad",
         .operand = &which,
         .options = options};
     if (!cli_begin(&command, argc, argv, &code))

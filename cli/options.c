@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WORD = 64, NAMES = 96, HALF = 40, NAME_WIDTH = 17, FAR = 1 << 20 };
+enum { WORD = 64, NAMES = 96, HALF = 40, NAME_WIDTH = 17, OPERANDS_WIDTH = 44, FAR = 1 << 20 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -393,9 +393,11 @@ static void entry(const cli_option *option, char *text, size_t size)
 void cli_options_help(const cli_command *command, FILE *out)
 {
     char left[160], right[160];
-    fprintf(out, "Usage: flashoverlap %s %s%s[options]\n%s\n", command->name,
-            command->operands ? command->operands : "", command->operands ? " " : "",
-            command->about);
+    const char *what = command->operands ? command->operands : "";
+    bool wide = strlen(what) > OPERANDS_WIDTH;
+    fprintf(out, "Usage: flashoverlap %s %s%s[options]\n%s%s%s%s\n", command->name,
+            wide ? "WHAT" : what, *what ? " " : "", wide ? "WHAT is " : "", wide ? what : "",
+            wide ? "\n" : "", command->about);
     for (const cli_option *o = command->options; o->type != CLI_END; o++) {
         if (o->type == CLI_SECTION) {
             fprintf(out, "%s\n", o->name);

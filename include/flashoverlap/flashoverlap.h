@@ -3,10 +3,14 @@
 #define FLASHOVERLAP_FLASHOVERLAP_H
 
 #include "flashoverlap/bench.h"
+#include "flashoverlap/calibrate.h"
 #include "flashoverlap/group.h"
+#include "flashoverlap/info.h"
 #include "flashoverlap/plan.h"
+#include "flashoverlap/rows.h"
 #include "flashoverlap/schedule.h"
 #include "flashoverlap/status.h"
+#include "flashoverlap/trace.h"
 #include "flashoverlap/train.h"
 #include "flashoverlap/version.h"
 

@@ -114,6 +114,8 @@ static fo_status lay_out_queues(fo_exec *exec)
             continue;
         exec_queue *queue = &exec->queues[exec->queue_count++];
         queue->send = task->kind == FO_TASK_SEND;
+        queue->deferred = queue->send && exec->views &&
+                          program->buffers[task->in.buffer].role == FO_BUFFER_PARTIAL;
         queue->tasks = next;
         for (int32_t u = t; u < count; u++)
             if (is_comm(&program->tasks[u]) && same_queue(task, &program->tasks[u])) {
@@ -205,6 +207,7 @@ void fo_exec_destroy(fo_exec *exec)
 {
     if (!exec)
         return;
+    (void)fo_exec_settle(exec); /* a failed group reads no more */
     if (exec->buffers)
         for (int32_t b = 0; b < exec->program->buffer_count; b++)
             if (exec->buffers[b])

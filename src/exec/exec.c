@@ -11,6 +11,8 @@
 /* How long one sleep may last at most: bounds the time to see a deadline pass. */
 enum { WAIT_NS = 100000000 };
 
+enum { TILES_A_LOOK = 8 };
+
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -167,6 +169,16 @@ static fo_status run_tile(fo_exec *exec, const fo_task *task, exec_task *state, 
     return status;
 }
 
+/* What nobody here waits for, somebody else may: a forwarded view is handed back hop by hop to its first
+ * sender. So all queues are looked at now and then, and tile by tile near the end, when that sender is about to
+ * wait for it; and always for a record, which wants the times. */
+static bool look_everywhere(fo_exec *exec, int32_t index)
+{
+    if ((exec->recorder && *exec->recorder) || index == exec->lane[exec->lane_count - 1])
+        return true;
+    return ++exec->tiles % TILES_A_LOOK == 0;
+}
+
 static fo_status run_task(fo_exec *exec, int32_t index)
 {
     const fo_task *task = &exec->program->tasks[index];
@@ -186,24 +198,43 @@ static fo_status run_task(fo_exec *exec, int32_t index)
         fo_exec_progress_advanced(exec, index);
         /* what this tile finished can leave now, and what has arrived is seen in time */
         if (status == FO_OK && exec->unfinished)
-            status = fo_exec_progress_poll(exec, exec->recorder && *exec->recorder);
+            status = fo_exec_progress_poll(exec, look_everywhere(exec, index));
         if (status != FO_OK)
             return status;
     }
     return FO_OK;
 }
 
-/* Waits until the receivers have finished with what was sent. */
-static fo_status drain(fo_exec *exec)
+/* The first queue that is not done, -1: none. */
+static int32_t open_queue(const fo_exec *exec, bool deferred)
+{
+    for (int32_t q = 0; q < exec->queue_count; q++)
+        if (exec->queues[q].oldest < exec->queues[q].count &&
+            (deferred || !exec->queues[q].deferred))
+            return q;
+    return -1;
+}
+
+/* Waits until the receivers have finished with what was sent; with `deferred` also with partial sums. */
+static fo_status drain(fo_exec *exec, bool deferred)
 {
     fo_status status = fo_exec_progress_poll(exec, true);
-    while (status == FO_OK && exec->unfinished) {
-        int32_t blocker = -1;
-        for (int32_t q = 0; blocker < 0 && q < exec->queue_count; q++)
-            if (exec->queues[q].oldest < exec->queues[q].count)
-                blocker = exec->queues[q].tasks[exec->queues[q].oldest];
-        status = wait_for(exec, blocker);
-    }
+    int32_t q;
+    while (status == FO_OK && (q = open_queue(exec, deferred)) >= 0)
+        status = wait_for(exec, exec->queues[q].tasks[exec->queues[q].oldest]);
+    return status;
+}
+
+fo_status fo_exec_settle(fo_exec *exec)
+{
+    if (!exec->unfinished)
+        return FO_OK;
+    fo_recorder *const *recorder = exec->recorder;
+    exec->recorder = NULL; /* their events are written, or nobody recorded then */
+    exec->last_progress_ns = 0;
+    fo_status status = drain(exec, true);
+    exec->recorder = recorder;
+    exec->unfinished = 0; /* also after a failure: nothing more will come */
     return status;
 }
 
@@ -212,10 +243,13 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     int64_t begin = fo_base_clock_ns();
     memcpy(exec->external, external, sizeof exec->external);
     exec->context = context;
+    fo_status status = fo_exec_settle(exec);
+    if (status != FO_OK)
+        return fail_group(exec, status);
     exec->last_progress_ns = 0;
     fo_exec_progress_rewind(exec);
     fo_exec_record_begin(exec);
-    fo_status status = fo_exec_progress_poll(exec, false);
+    status = fo_exec_progress_poll(exec, false);
     int64_t prepare = fo_base_clock_ns();
     if (status == FO_OK && exec->prepare)
         status = exec->prepare(context);
@@ -223,7 +257,10 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     for (int32_t i = 0; status == FO_OK && i < exec->lane_count; i++)
         status = run_task(exec, exec->lane[i]);
     if (status == FO_OK)
-        status = drain(exec);
+        status = drain(exec, false);
+    fo_exec_record_end(exec);
+    if (status != FO_OK)
+        exec->unfinished = 0;
     exec->stats.runs++;
     exec->stats.tasks += exec->program->task_count;
     exec->stats.total_ns += fo_base_clock_ns() - begin;

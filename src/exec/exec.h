@@ -5,6 +5,9 @@
  * transport can. Nothing on the path of a slice allocates, locks or makes a system call; a wait is the
  * transport's (spin briefly, then sleep).
  *
+ * A run ends when its results are there and the caller's memory is free again. Partial sums that a peer still
+ * reads where they lie are the executor's own memory: the next run, or fo_exec_destroy, waits for that.
+ *
  * Requests, chunk tables and staging are made by fo_exec_create and used again by every run.
  */
 #ifndef FO_EXEC_EXEC_H

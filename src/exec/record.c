@@ -104,7 +104,7 @@ void fo_exec_record_done(fo_exec *exec, int32_t index, int32_t place)
 {
     const fo_task *task = &exec->program->tasks[index];
     exec_task *state = &exec->tasks[index];
-    if (!recorder_of(exec) || !state->seen_ns)
+    if (!recorder_of(exec) || state->seen_ns <= 0)
         return;
     bool send = task->kind == FO_TASK_SEND;
     fo_event *event = add(exec, send ? FO_EVENT_SEND : FO_EVENT_RECV, task, state->seen_ns,
@@ -114,4 +114,13 @@ void fo_exec_record_done(fo_exec *exec, int32_t index, int32_t place)
     fo_ref ref = send ? task->in : task->out;
     event->bytes = task->rows * exec->row_bytes[exec->program->buffers[ref.buffer].role];
     event->flow = flow_of(exec, task, place);
+    state->seen_ns = -1;
+}
+
+void fo_exec_record_end(fo_exec *exec)
+{
+    for (int32_t q = 0; recorder_of(exec) && q < exec->queue_count; q++)
+        for (int32_t i = exec->queues[q].oldest; i < exec->queues[q].count; i++)
+            if (exec->tasks[exec->queues[q].tasks[i]].issued)
+                fo_exec_record_done(exec, exec->queues[q].tasks[i], i);
 }

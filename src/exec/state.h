@@ -19,7 +19,8 @@ typedef struct exec_task {
     int32_t *readers;              /* RECV: tasks that read its rows */
     int32_t reader_count;
     int64_t waited_ns;
-    int64_t seen_ns; /* recording: SEND: first message posted, RECV: first message seen; 0: not yet */
+    int64_t seen_ns; /* recording: SEND: first message posted, RECV: first message seen; 0: not yet,
+                        -1: the event is written */
 } exec_task;
 
 /* Tasks of one peer, direction and channel, in list order. */
@@ -30,6 +31,7 @@ typedef struct exec_queue {
     int32_t oldest;  /* first that is not finished: a RECV also has to be handed back */
     int32_t arrived; /* RECV: first that has not arrived whole */
     bool send;
+    bool deferred; /* sends of partial sums that are read in place: a run need not see their end */
     int32_t next_waiter; /* another queue that waits for the same task, -1: none */
     int32_t waited_for;  /* queues that wait for a task of this one: it is looked at */
     int32_t watched_at;  /* where in exec.watched */
@@ -67,6 +69,7 @@ struct fo_exec {
     int64_t last_progress_ns;
     int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
+    uint32_t tiles;     /* since the executor was made */
     fo_exec_stats stats;
     /* of recording (record.c) */
     fo_recorder *const *recorder;
@@ -75,8 +78,13 @@ struct fo_exec {
     int32_t open_task;
 };
 
+/* exec.c: waits until nothing of the last run is in flight. */
+fo_status fo_exec_settle(fo_exec *exec);
+
 /* record.c: does nothing when nobody records. `place`: the how manieth task of its queue. */
 void fo_exec_record_begin(fo_exec *exec);
+/* What is still in flight ends, for the record, with the run. */
+void fo_exec_record_end(fo_exec *exec);
 void fo_exec_record_tile(fo_exec *exec, int32_t index, int64_t rows, int64_t begin, int64_t end);
 void fo_exec_record_wait(fo_exec *exec, int32_t index, int64_t begin, int64_t end);
 void fo_exec_record_seen(fo_exec *exec, int32_t index);

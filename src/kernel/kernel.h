@@ -91,6 +91,7 @@ typedef struct fo_kernel {
     const char *about;        /* one line for `flashoverlap info` */
     const char *(*isa)(void); /* instruction set used at run time, e.g. "avx512_bf16" */
     bool (*supports)(fo_dtype);
+    bool emulates; /* takes a stated device's time; no result is computed, no matrix touched */
     /* Rows of one call of gemm_tile and attention_queries, and of wgrad_block and attention_queries_grad, at
      * most. FO_TILE_ROWS and FO_WGRAD_ROWS where results are computed: they are part of the numerics. */
     int tile_rows, wgrad_rows;
@@ -124,13 +125,6 @@ typedef struct fo_kernel {
      * depend on the order of calls and on nothing else. */
     fo_status (*attention_queries_grad)(fo_attention *, const fo_attention_args *, int64_t row,
                                         int64_t rows);
-
-    /* TO BE REMOVED: whole sequences at once. */
-    fo_status (*attention_forward)(fo_attention *, const void *qkv, uint64_t dropout_key, void *out,
-                                   float *lse);
-    fo_status (*attention_backward)(fo_attention *, const void *qkv, const void *out,
-                                    const float *lse, const void *dout, uint64_t dropout_key,
-                                    void *dqkv);
 
     void (*epilogue)(const fo_epilogue *, const float *c, int64_t rows, int64_t n);
 

@@ -68,7 +68,8 @@ static fo_status run_reference(runner *r, int64_t *begin_ns)
     fo_group *group = r->rank.group;
     bool emulated = fo_group_link(group).bytes_per_s > 0;
     fo_status status = emulated ? fo_group_set_link(group, &no_link) : FO_OK;
-    *begin_ns = fo_base_clock_ns();
+    if (status == FO_OK)
+        status = fo_measure_start(group, begin_ns);
     if (status == FO_OK)
         status = r->family->execute(r->rank.reference);
     return status;
@@ -82,11 +83,9 @@ static fo_status execute(runner *r, int s, turn *result)
         s == ALONE ? r->rank.subjects[fo_measure_rank_first(&r->rank)] : r->rank.subjects[s];
     bool reference = s == ALONE && !r->family->execute_local;
     int64_t exposed = r->family->exposed_ns(subject);
-    fo_status status = fo_group_barrier(group);
-    int64_t begin = fo_base_clock_ns();
-    if (status == FO_OK && reference)
-        status = run_reference(r, &begin);
-    else if (status == FO_OK)
+    int64_t begin = 0;
+    fo_status status = reference ? run_reference(r, &begin) : fo_measure_start(group, &begin);
+    if (status == FO_OK && !reference)
         status = s == ALONE ? r->family->execute_local(subject) : r->family->execute(subject);
     *result = (turn){.ms = (double)(fo_base_clock_ns() - begin) * 1e-6,
                      .exposed_ms = (double)(r->family->exposed_ns(subject) - exposed) * 1e-6,

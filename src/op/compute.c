@@ -215,6 +215,20 @@ static fo_status second_tile(fo_plan *plan, const fo_exec_tile *tile)
     return plan->attention ? attention_grad(plan, tile) : wgrad(plan, tile);
 }
 
+/* Of the product that a tile belongs to: none and slice:k compute a chunk of every shard as one. */
+static int64_t slice_rows(const fo_plan *plan, const fo_task *task)
+{
+    if (plan->strategy.kind != FO_STRATEGY_NONE && plan->strategy.kind != FO_STRATEGY_SLICE)
+        return task->rows;
+    int64_t rows = 0;
+    for (int32_t t = 0; plan->program && t < plan->program->task_count; t++) {
+        const fo_task *other = &plan->program->tasks[t];
+        if (other->kind == task->kind && other->slot == task->slot && other->sub == task->sub)
+            rows += other->rows;
+    }
+    return rows > task->rows ? rows : task->rows; /* alone, outside the program, it is the whole */
+}
+
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
 {
     fo_plan *plan = context;
@@ -228,7 +242,7 @@ fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
         return FO_OK;
     }
     if (plan->kernel->slice)
-        plan->kernel->slice(tile->task->rows);
+        plan->kernel->slice(slice_rows(plan, tile->task));
     return tile->task->slot ? second_tile(plan, tile) : first_tile(plan, tile);
 }
 
@@ -265,5 +279,5 @@ fo_status fo_op_compute_pack(void *context)
 bool fo_op_compute_meanwhile(void *context)
 {
     const fo_plan_args *args = ((fo_plan *)context)->args;
-    return args->meanwhile && args->meanwhile(args->meanwhile_arg);
+    return args && args->meanwhile && args->meanwhile(args->meanwhile_arg);
 }

@@ -23,12 +23,12 @@ static int64_t message_rows(const fo_plan *plan)
     return rows * ((MESSAGE_BYTES + tile - 1) / tile);
 }
 
-static fo_status build_program(fo_plan *plan, const fo_strategy *strategy)
+static fo_status build_program(fo_plan *plan)
 {
     int ranks = fo_group_size(plan->group), rank = fo_group_rank(plan->group);
     fo_schedule_desc desc = {
         .pattern = fo_op_describe_pattern(plan->desc.op),
-        .strategy = *strategy,
+        .strategy = plan->strategy,
         .ranks = ranks,
         .rows = plan->desc.rows,
         .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->kernel->wgrad_rows
@@ -54,7 +54,7 @@ static fo_status build_program(fo_plan *plan, const fo_strategy *strategy)
     return status;
 }
 
-static void explain(fo_plan *plan, const fo_strategy *strategy)
+static void explain(fo_plan *plan)
 {
     const fo_program *program = plan->program;
     int sends = 0, slices = 0;
@@ -68,7 +68,7 @@ static void explain(fo_plan *plan, const fo_strategy *strategy)
         why = "one rank has nothing to communicate";
     else if (!plan->desc.overlap)
         why = "the default";
-    else if (strategy->kind == FO_STRATEGY_NONE)
+    else if (plan->strategy.kind == FO_STRATEGY_NONE)
         why = "as asked for: nothing is overlapped";
     snprintf(plan->explain, sizeof plan->explain,
              "%s: %s, %s (%s): %d ranks, %lld rows in %d slices, %d sends of %lld-row messages, "
@@ -174,20 +174,19 @@ static fo_status create_executor(fo_plan *plan)
 
 static fo_status set_up(fo_plan *plan)
 {
-    fo_strategy strategy;
-    fo_status status = fo_strategy_parse(plan->overlap, &strategy);
+    fo_status status = fo_strategy_parse(plan->overlap, &plan->strategy);
     if (status == FO_OK)
         status = fo_op_describe_check(&plan->desc, plan->kernel, plan->name);
     if (status != FO_OK)
         return status;
     fo_op_describe_sizes(plan);
-    status = build_program(plan, &strategy);
+    status = build_program(plan);
     if (status == FO_OK)
         status = create_kernels(plan);
     if (status == FO_OK)
         status = create_executor(plan);
     if (status == FO_OK)
-        explain(plan, &strategy);
+        explain(plan);
     return status;
 }
 

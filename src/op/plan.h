@@ -16,6 +16,7 @@ struct fo_plan {
     int64_t shard_row, shard_rows;   /* of this rank */
     int64_t row_bytes[FO_BUFFER_ROLES];
     int64_t width_out; /* elements of a row of partial sums, or of the first computation's output */
+    fo_strategy strategy;
     fo_program *program;
     fo_exec *exec;
     fo_gemm *gemm;        /* forward or dgrad, NULL without a weight */

@@ -35,15 +35,15 @@ expect_error 2 "'text.txt' is not an option"
 run sample
 expect_error 2 "--checkpoint is missing"
 run schedule
-expect_error 2 "expected row, column, row-backward or column-backward"
+expect_error 2 "expected row, column, mlp, row-backward, column-backward or column-wgrad"
 run schedule rows
-expect_error 2 "'rows' is unknown, expected row, column, row-backward or column-backward"
+expect_error 2 "'rows' is unknown, expected row, column, mlp, row-backward, column-backward or column-wgrad"
 run schedule row --overlap flsh
 expect_error 2 "flsh" "flash"
 run bench row --overlap none,,flash --rows 64 --dim 16 --ffn 16 --repeat 1
 expect_error 2 ",flash" "expected names separated by commas"
 run bench diagonal
-expect_error 2 "'diagonal' is unknown, expected row or column"
+expect_error 2 "'diagonal' is unknown, expected row, column, mlp, attention, layer or step"
 run train "${tiny[@]}" --overlap slice:0
 expect_error 2 "slice:0"
 run train "${tiny[@]}" --transport smoke-signals

@@ -344,6 +344,7 @@ static void fill(void)
         .about = "takes the time of a stated device and computes nothing",
         .isa = isa,
         .supports = supports,
+        .emulates = true,
         .tile_rows = TILE_ROWS,
         .wgrad_rows = TILE_ROWS,
         .slice = fo_kernel_emulated_slice,

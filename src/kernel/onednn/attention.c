@@ -268,33 +268,6 @@ static fo_status attention_queries_grad(fo_attention *attention, const fo_attent
     return status;
 }
 
-/* ---- to be removed: whole sequences at once ------------------------------------------------------ */
-
-static fo_status attention_forward(fo_attention *attention, const void *qkv, uint64_t dropout_key,
-                                   void *out, float *lse)
-{
-    fo_attention_args args = {.qkv = qkv, .dropout_key = dropout_key, .lse = lse, .out = out};
-    attention_begin(attention);
-    return attention_queries(attention, &args, 0, attention->desc.batch * attention->desc.context);
-}
-
-static fo_status attention_backward(fo_attention *attention, const void *qkv, const void *out,
-                                    const float *lse, const void *dout, uint64_t dropout_key,
-                                    void *dqkv)
-{
-    fo_attention_args args = {.qkv = qkv,
-                              .dropout_key = dropout_key,
-                              .lse = (float *)(uintptr_t)lse,
-                              .out = (void *)(uintptr_t)out,
-                              .dout = dout,
-                              .dqkv = dqkv};
-    attention_begin(attention);
-    return attention_queries_grad(attention, &args, 0,
-                                  attention->desc.batch * attention->desc.context);
-}
-
-/* -------------------------------------------------------------------------------------------------- */
-
 void fo_kernel_onednn_attention_fill(fo_kernel *table)
 {
     table->attention_create = attention_create;
@@ -302,6 +275,4 @@ void fo_kernel_onednn_attention_fill(fo_kernel *table)
     table->attention_begin = attention_begin;
     table->attention_queries = attention_queries;
     table->attention_queries_grad = attention_queries_grad;
-    table->attention_forward = attention_forward;
-    table->attention_backward = attention_backward;
 }

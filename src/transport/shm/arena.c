@@ -26,7 +26,7 @@ fo_status fo_transport_arena_init(shm_arena *arena, void *memory, size_t size)
     arena->blocks = malloc(arena->capacity * sizeof *arena->blocks);
     if (!arena->blocks)
         return fo_base_error(FO_NO_MEMORY, "no memory for the list of an arena");
-    arena->blocks[0] = (shm_block){.offset = 0, .bytes = size};
+    arena->blocks[0] = (shm_block){.offset = 0, .bytes = size, .zero = true};
     arena->count = 1;
     return FO_OK;
 }
@@ -58,7 +58,8 @@ static void split_block(shm_arena *arena, size_t index, size_t bytes)
     if (bytes == block->bytes)
         return;
     memmove(block + 2, block + 1, (arena->count - index - 1) * sizeof *block);
-    block[1] = (shm_block){.offset = block->offset + bytes, .bytes = block->bytes - bytes};
+    block[1] = (shm_block){
+        .offset = block->offset + bytes, .bytes = block->bytes - bytes, .zero = block->zero};
     block->bytes = bytes;
     arena->count++;
 }
@@ -70,6 +71,7 @@ static void merge_blocks(shm_arena *arena, size_t index)
     if (index + 1 >= arena->count || block[0].used || block[1].used)
         return;
     block->bytes += block[1].bytes;
+    block->zero = block->zero && block[1].zero; /* what is past arena->clean is zero all the same */
     memmove(block + 1, block + 2, (arena->count - index - 2) * sizeof *block);
     arena->count--;
 }
@@ -89,11 +91,12 @@ void *fo_transport_arena_take(shm_arena *arena, size_t bytes, bool zeroed)
             split_block(arena, i++, begin - block->offset);
         split_block(arena, i, need);
         arena->blocks[i].used = true;
-        if (zeroed && begin < arena->clean)
+        if (zeroed && begin < arena->clean && !arena->blocks[i].zero)
             memset(arena->memory + begin, 0,
                    begin + need < arena->clean ? need : arena->clean - begin);
         if (begin + need > arena->clean)
             arena->clean = begin + need;
+        arena->blocks[i].zero = false;
         return arena->memory + begin;
     }
     return NULL;
@@ -113,7 +116,7 @@ void fo_transport_arena_give(shm_arena *arena, void *memory, bool keep)
     if (block->offset != offset || !block->used)
         return; /* not ours, or given back before */
     if (!keep && block->bytes >= RETURN)
-        (void)madvise(memory, block->bytes, MADV_REMOVE);
+        block->zero = madvise(memory, block->bytes, MADV_REMOVE) == 0;
     block->used = false;
     merge_blocks(arena, low);
     if (low > 0)

@@ -20,6 +20,7 @@ extern const fo_transport fo_transport_shm;
 typedef struct shm_block {
     size_t offset, bytes;
     bool used;
+    bool zero; /* its pages were given back, or never touched */
 } shm_block;
 
 typedef struct shm_arena {

@@ -26,7 +26,7 @@ enum { FENCE = 16 };
 static inline const fo_kernel *computing(int index)
 {
     for (int i = 0; fo_kernel_at(i); i++)
-        if (strcmp(fo_kernel_at(i)->name, "emulated") && index-- == 0)
+        if (!fo_kernel_at(i)->emulates && index-- == 0)
             return fo_kernel_at(i);
     return NULL;
 }
