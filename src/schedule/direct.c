@@ -8,6 +8,17 @@ static int64_t slot_row(const fo_builder *b, int step)
     return step % FO_RING_SLOTS * b->widest;
 }
 
+/* The own shard is there from the beginning, but all its sends at once would keep the port from the partial
+ * sums: each goes one computation before it is needed. */
+static int32_t paced_by(const fo_builder *b, int step)
+{
+    const int32_t *computed = fo_schedule_build_readers(b);
+    for (int k = b->parts - 1; step >= 2 && k >= 0; k--)
+        if (computed[fo_schedule_build_at(b, step - 2, k)] >= 0)
+            return computed[fo_schedule_build_at(b, step - 2, k)];
+    return -1;
+}
+
 static void gather_transfers(fo_builder *b, int step)
 {
     for (int k = 0; step >= 1 && k < b->parts; k++) {
@@ -18,7 +29,8 @@ static void gather_transfers(fo_builder *b, int step)
                                    FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
-        fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0);
+        if (fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0) >= 0)
+            fo_schedule_build_dep(b, paced_by(b, step), FO_DEP_DONE);
 }
 
 static void gather_compute(fo_builder *b, int slot, int step, int k)
