@@ -149,7 +149,7 @@ fo_status fo_op_compute_attention(fo_plan *plan)
     bool forward = plan->desc.op == FO_ATTENTION_FORWARD;
     fo_attention_args args = attention_args(plan);
     int ranks = fo_group_size(plan->group), rank = fo_group_rank(plan->group);
-    int64_t step = forward ? plan->kernel->tile_rows : plan->kernel->wgrad_rows;
+    int64_t step = forward ? plan->tile_rows : plan->wgrad_rows;
     int64_t begin = fo_base_clock_ns();
     fo_status status = FO_OK;
     if (plan->kernel->slice)

@@ -97,11 +97,11 @@ fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args)
         op == FO_ATTENTION_FORWARD)
         status = fo_op_compute_attention(plan);
     if (status == FO_OK && pattern != FO_PATTERN_WGRAD)
-        status = local_slot(plan, 0, plan->kernel->tile_rows);
+        status = local_slot(plan, 0, plan->tile_rows);
     if (status == FO_OK && pattern == FO_PATTERN_BLOCK)
-        status = local_slot(plan, 1, plan->kernel->tile_rows);
+        status = local_slot(plan, 1, plan->tile_rows);
     if (status == FO_OK && plan->wgrad)
-        status = local_slot(plan, 1, plan->kernel->wgrad_rows);
+        status = local_slot(plan, 1, plan->wgrad_rows);
     if (status == FO_OK && plan->attention && plan->desc.attention.first &&
         op == FO_ATTENTION_BACKWARD)
         status = fo_op_compute_attention(plan);

@@ -12,11 +12,14 @@
 /* A message should be worth its descriptor: at least this many bytes, unless the slice is smaller. */
 enum { MESSAGE_BYTES = 32768 };
 
+/* Of all rows, at least, on an emulated device. */
+enum { EMULATED_TILES = 128 };
+
 /* All ranks cut messages alike, so the width must be one they share: that of the travelling rows. */
 static int64_t message_rows(const fo_plan *plan)
 {
     bool gathers = fo_op_describe_pattern(plan->desc.op) != FO_PATTERN_REDUCE;
-    int64_t rows = plan->kernel->tile_rows;
+    int64_t rows = plan->tile_rows;
     int64_t tile = plan->row_bytes[gathers ? FO_BUFFER_GATHERED : FO_BUFFER_PARTIAL] * rows;
     if (tile <= 0 || tile >= MESSAGE_BYTES)
         return rows;
@@ -31,8 +34,8 @@ static fo_status build_program(fo_plan *plan)
         .strategy = plan->strategy,
         .ranks = ranks,
         .rows = plan->desc.rows,
-        .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->kernel->wgrad_rows
-                                                           : plan->kernel->tile_rows,
+        .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->wgrad_rows
+                                                           : plan->tile_rows,
         .stream_rows = message_rows(plan),
     };
     fo_program **programs = calloc((size_t)ranks, sizeof *programs);
@@ -123,7 +126,7 @@ static fo_status create_kernels(fo_plan *plan)
                    desc->op == FO_ATTENTION_FORWARD;
     int64_t out = mlp ? desc->hidden : desc->out;
     int64_t width = plan->width_out > desc->hidden ? plan->width_out : desc->hidden;
-    plan->tile = aligned_alloc(64, (size_t)(plan->kernel->tile_rows * width + 32) / 16 * 64);
+    plan->tile = aligned_alloc(64, (size_t)(plan->tile_rows * width + 32) / 16 * 64);
     if (!plan->tile)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for a tile", plan->name);
     fo_gemm_desc first = {.k = forward ? desc->in : out,
@@ -151,8 +154,8 @@ static fo_status create_executor(fo_plan *plan)
         .endpoint = fo_group_endpoint(plan->group),
         .program = plan->program,
         .tag = fo_group_next_tag(plan->group, 2),
-        .tile_rows = {plan->kernel->tile_rows,
-                      plan->wgrad ? plan->kernel->wgrad_rows : plan->kernel->tile_rows},
+        .tile_rows = {plan->tile_rows,
+                      plan->wgrad ? plan->wgrad_rows : plan->tile_rows},
         .compute = fo_op_compute_tile,
         .prepare = fo_op_compute_pack,
         .meanwhile = fo_op_compute_meanwhile,
@@ -172,6 +175,19 @@ static fo_status create_executor(fo_plan *plan)
     return fo_exec_create(&desc, &plan->exec);
 }
 
+/* Of computing kernels the tile is part of the numerics. An emulated device takes larger ones, for the sake of
+ * the processor that emulates it, but not so large that a slice is a tile or two. */
+static void choose_tiles(fo_plan *plan)
+{
+    plan->tile_rows = plan->kernel->tile_rows;
+    plan->wgrad_rows = plan->kernel->wgrad_rows;
+    while (plan->kernel->emulates && plan->tile_rows > FO_TILE_ROWS &&
+           plan->desc.rows / plan->tile_rows < EMULATED_TILES)
+        plan->tile_rows /= 2;
+    if (plan->kernel->emulates && plan->wgrad_rows > plan->tile_rows)
+        plan->wgrad_rows = plan->tile_rows > FO_WGRAD_ROWS ? plan->tile_rows : FO_WGRAD_ROWS;
+}
+
 static fo_status set_up(fo_plan *plan)
 {
     fo_status status = fo_strategy_parse(plan->overlap, &plan->strategy);
@@ -179,6 +195,7 @@ static fo_status set_up(fo_plan *plan)
         status = fo_op_describe_check(&plan->desc, plan->kernel, plan->name);
     if (status != FO_OK)
         return status;
+    choose_tiles(plan);
     fo_op_describe_sizes(plan);
     status = build_program(plan);
     if (status == FO_OK)
@@ -280,7 +297,7 @@ int64_t fo_plan_wire_bytes(const fo_plan *plan)
 
 int64_t fo_plan_slice_rows(const fo_plan *plan)
 {
-    return plan->wgrad ? plan->kernel->wgrad_rows : plan->kernel->tile_rows;
+    return plan->wgrad ? plan->wgrad_rows : plan->tile_rows;
 }
 
 static void collect_waits(fo_plan *plan)

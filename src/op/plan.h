@@ -14,6 +14,7 @@ struct fo_plan {
     char overlap[32];
     char explain[320];
     int64_t shard_row, shard_rows;   /* of this rank */
+    int tile_rows, wgrad_rows; /* of one call of a kernel */
     int64_t row_bytes[FO_BUFFER_ROLES];
     int64_t width_out; /* elements of a row of partial sums, or of the first computation's output */
     fo_strategy strategy;
