@@ -8,11 +8,11 @@ MAKEFLAGS += --no-print-directory
 PROGRAM := $(BUILD)/flashoverlap
 export DATA JOBS STEPS RUN SECONDS_TO_TRAIN
 
-.PHONY: help build run test check asan tsan bench format lint arrows install clean
+.PHONY: help build run test check asan tsan bench report format lint arrows install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
-	@echo "  DATA=FILE trains on another text, ARGS='--layers 6 ...' adds options of 'train'"
+	@echo "  DATA=FILE trains on another text, ARGS='--layers 6 ...' adds options of 'train' (report: of 'bench')"
 
 build: ## builds everything in build/, installing what is missing
 	@bash tools/setup.sh
@@ -43,10 +43,12 @@ tsan: ## tests under the thread sanitizer
 	@bash tools/setup.sh
 	@bash tools/sanitize.sh thread
 
-bench: build ## one layer, forward and backward, over an emulated link
-	@for layer in row column; do for way in "--link auto:0.56" "--link auto:1 --backward"; do \
-	  $(PROGRAM) bench $$layer $$way --dtype bf16 --overlap none,slice:8,ring,flash $(ARGS) || exit 1; \
-	  echo; done; done
+bench: build ## measures what RESULTS.md shows (an hour, idle machine); ONLY=1,4: these sections
+	@bash tools/setup.sh bench
+	@bash tools/results.sh --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+
+report: build ## an HTML page with timelines of one layer: report.html
+	@$(PROGRAM) bench mlp --dtype bf16 --wire bf16 --link auto:0.56,5us --rows 2048 --report report.html $(ARGS)
 
 format: ## formats all C files
 	@bash tools/setup.sh lint

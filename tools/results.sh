@@ -180,7 +180,6 @@ $("$build/flashoverlap" info | sed 's/[[:space:]]*$//')
 
 date: $(date -u +%Y-%m-%d)
 $(version_of "cores" nproc)
-$(version_of "kernel" uname -sr)
 $(version_of "compiler" cc --version)
 $(version_of "valgrind" valgrind --version)
 \`\`\`

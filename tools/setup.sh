@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks (Debian, Ubuntu). Silent and offline when nothing is
-# missing. Words: text (the default training text), lint (formatter and linter), browser (headless Chromium, for
-# the test of the report).
+# missing. Words: text (the default training text), lint (formatter and linter), bench (valgrind), browser
+# (headless Chromium, for the test of the report).
 set -euo pipefail
 
 missing=()
@@ -43,11 +43,12 @@ find_missing()
             need_command clang-format clang-format
             need_command clang-tidy clang-tidy
             ;;
+        bench) need_command valgrind valgrind ;;
         browser)
             command -v chromium-browser google-chrome >/dev/null 2>&1 || need_command chromium chromium
             ;;
         *)
-            echo "tools/setup.sh: '$word' is unknown, expected text, lint or browser" >&2
+            echo "tools/setup.sh: '$word' is unknown, expected text, lint, bench or browser" >&2
             exit 2
             ;;
         esac
