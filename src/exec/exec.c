@@ -205,13 +205,15 @@ static fo_status run_task(fo_exec *exec, int32_t index)
     return FO_OK;
 }
 
-/* The first queue that is not done, -1: none. */
+/* The first queue that is not done, -1: none. A deferred one is done when all is posted. */
 static int32_t open_queue(const fo_exec *exec, bool deferred)
 {
-    for (int32_t q = 0; q < exec->queue_count; q++)
-        if (exec->queues[q].oldest < exec->queues[q].count &&
-            (deferred || !exec->queues[q].deferred))
+    for (int32_t q = 0; q < exec->queue_count; q++) {
+        const exec_queue *queue = &exec->queues[q];
+        if (queue->oldest < queue->count &&
+            (deferred || !queue->deferred || queue->next < queue->count))
             return q;
+    }
     return -1;
 }
 
