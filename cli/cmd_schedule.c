@@ -12,12 +12,9 @@ static fo_pattern pattern_of(const char *word)
     static const struct {
         const char *word;
         fo_pattern pattern;
-    } words[] = {{"row", FO_PATTERN_REDUCE},
-                 {"column", FO_PATTERN_GATHER},
-                 {"row-backward", FO_PATTERN_GATHER2},
-                 {"column-backward", FO_PATTERN_JOINT},
-                 {"column-wgrad", FO_PATTERN_WGRAD},
-                 {"mlp", FO_PATTERN_BLOCK}};
+    } words[] = {{"row", FO_PATTERN_REDUCE},           {"column", FO_PATTERN_GATHER},
+                 {"row-backward", FO_PATTERN_GATHER2}, {"column-backward", FO_PATTERN_JOINT},
+                 {"column-wgrad", FO_PATTERN_WGRAD},   {"mlp", FO_PATTERN_BLOCK}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(word, words[i].word))
             return words[i].pattern;

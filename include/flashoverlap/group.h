@@ -50,7 +50,8 @@ typedef struct fo_device {
     double launch_s;    /* of a task, beside its work */
     double bytes_per_s; /* of passes over memory (ADD, COPY); 0: they take no time */
     int points;         /* of the curve; 0: efficiency 1 */
-    double rows[FO_DEVICE_POINTS], efficiency[FO_DEVICE_POINTS]; /* rows ascending, 0 < efficiency <= 1 */
+    double rows[FO_DEVICE_POINTS],
+        efficiency[FO_DEVICE_POINTS]; /* rows ascending, 0 < efficiency <= 1 */
 } fo_device;
 
 typedef struct fo_group fo_group;
@@ -59,12 +60,12 @@ typedef struct fo_group_options {
     int ranks;             /* N >= 1 */
     int threads;           /* computing threads a rank; 0: cores / ranks, at least 1 */
     const char *transport; /* "shm", "self"; NULL: "shm" */
-    const char *kernel;    /* "onednn", "ref", "emulated"; NULL: the best one built in, or "emulated"
+    const char *kernel; /* "onednn", "ref", "emulated"; NULL: the best one built in, or "emulated"
                               when a device is given */
-    fo_device device;      /* of kernel "emulated" */
-    fo_link link;          /* emulated link, off when bytes_per_s is 0 */
-    double deadline_s;     /* a wait without any progress for this long fails; 0: 60 s */
-    size_t memory;         /* bytes of shared memory a rank may use; 0: as large as the machine's
+    fo_device device;   /* of kernel "emulated" */
+    fo_link link;       /* emulated link, off when bytes_per_s is 0 */
+    double deadline_s;  /* a wait without any progress for this long fails; 0: 60 s */
+    size_t memory;      /* bytes of shared memory a rank may use; 0: as large as the machine's
                               memory (reserved, not touched) */
 } fo_group_options;
 

@@ -26,12 +26,12 @@ typedef enum fo_event_kind {
     FO_EVENT_ADD,     /* the same of an ADD task: a pass over received partial sums */
     FO_EVENT_COPY,    /* the same of a COPY task */
     FO_EVENT_PACK,    /* packing a weight */
-    FO_EVENT_WAIT,    /* nothing to compute, communication in flight: exposed time. peer, channel, step, shard:
+    FO_EVENT_WAIT, /* nothing to compute, communication in flight: exposed time. peer, channel, step, shard:
                          those of the message waited for */
-    FO_EVENT_LOCAL,   /* computation outside of plans: a norm, the optimizer, ... */
-    FO_EVENT_SEND,    /* rows of one SEND task in flight: from posting its first message (or the end of the
+    FO_EVENT_LOCAL, /* computation outside of plans: a norm, the optimizer, ... */
+    FO_EVENT_SEND, /* rows of one SEND task in flight: from posting its first message (or the end of the
                          lane's SEND before) until the last was delivered */
-    FO_EVENT_RECV,    /* rows of one RECV task arriving: from the first message seen to the last */
+    FO_EVENT_RECV, /* rows of one RECV task arriving: from the first message seen to the last */
     FO_EVENT_KINDS
 } fo_event_kind;
 
@@ -48,7 +48,7 @@ typedef struct fo_event {
     int32_t execution; /* how many executions of this plan came before */
     int64_t row, rows; /* of the operation; 0 where the event has none */
     int64_t bytes;     /* SEND, RECV */
-    uint64_t flow;     /* SEND, RECV: the same non-zero number at both ends of a message; otherwise 0 */
+    uint64_t flow; /* SEND, RECV: the same non-zero number at both ends of a message; otherwise 0 */
 } fo_event;
 
 /* What all ranks recorded, by rank and then by begin_ns. */

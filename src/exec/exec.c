@@ -80,7 +80,8 @@ static fo_status look_around(fo_exec *exec, int32_t blocker)
         status = fo_exec_progress_note(exec, blocker);
     if (status == FO_OK)
         status = fo_exec_progress_poll(exec, false);
-    return status == FO_OK && exec->movements == before ? fo_exec_progress_poll(exec, true) : status;
+    return status == FO_OK && exec->movements == before ? fo_exec_progress_poll(exec, true)
+                                                        : status;
 }
 
 /* One wait for `blocker`; the time goes to its account. */

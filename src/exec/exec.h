@@ -45,9 +45,9 @@ typedef struct fo_exec_desc {
     int64_t
         tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
-    fo_exec_prepare prepare;     /* NULL: nothing */
-    fo_exec_meanwhile meanwhile; /* NULL: nothing */
-    const char *name; /* operation, for messages; borrowed */
+    fo_exec_prepare prepare;      /* NULL: nothing */
+    fo_exec_meanwhile meanwhile;  /* NULL: nothing */
+    const char *name;             /* operation, for messages; borrowed */
     fo_recorder *const *recorder; /* where there is a recorder at times; NULL: never. Borrowed */
 } fo_exec_desc;
 

@@ -107,8 +107,8 @@ void fo_exec_record_done(fo_exec *exec, int32_t index, int32_t place)
     if (!recorder_of(exec) || state->seen_ns <= 0)
         return;
     bool send = task->kind == FO_TASK_SEND;
-    fo_event *event = add(exec, send ? FO_EVENT_SEND : FO_EVENT_RECV, task, state->seen_ns,
-                          fo_base_clock_ns());
+    fo_event *event =
+        add(exec, send ? FO_EVENT_SEND : FO_EVENT_RECV, task, state->seen_ns, fo_base_clock_ns());
     if (!event)
         return;
     fo_ref ref = send ? task->in : task->out;

@@ -13,8 +13,8 @@ typedef struct exec_task {
     int32_t released;  /* chunks of a view handed back */
     int32_t chunks;
     fo_request *requests;          /* [chunks], SEND and RECV */
-    int32_t queue;   /* SEND, RECV: the one it is in */
-    int32_t waiters; /* first queue whose next task waits for this one, -1: none */
+    int32_t queue;                 /* SEND, RECV: the one it is in */
+    int32_t waiters;               /* first queue whose next task waits for this one, -1: none */
     int32_t in_source, add_source; /* RECV whose rows `in` / `add` are, -1: plain memory */
     int32_t *readers;              /* RECV: tasks that read its rows */
     int32_t reader_count;
@@ -27,7 +27,7 @@ typedef struct exec_task {
 typedef struct exec_queue {
     int32_t *tasks;
     int32_t count;
-    int32_t next;   /* first that is not fully posted */
+    int32_t next;    /* first that is not fully posted */
     int32_t oldest;  /* first that is not finished: a RECV also has to be handed back */
     int32_t arrived; /* RECV: first that has not arrived whole */
     bool send;
@@ -56,8 +56,8 @@ struct fo_exec {
     int32_t queue_count;
     int32_t *runnable; /* queues that may be able to post, first come first served: a ring */
     int32_t runnable_first, runnable_count;
-    int32_t *watched, watched_count;   /* queues that somebody waits for */
-    int32_t *lane; /* COMPUTE, ADD, COPY in list order */
+    int32_t *watched, watched_count; /* queues that somebody waits for */
+    int32_t *lane;                   /* COMPUTE, ADD, COPY in list order */
     int32_t lane_count;
     void **buffers; /* own memory by buffer, NULL for external roles */
     char *gather;   /* a tile whose rows do not lie together */

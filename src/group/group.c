@@ -109,8 +109,9 @@ fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, 
     const char *name = options->transport ? options->transport : "shm";
     const fo_transport *transport = fo_transport_find(name);
     bool emulated = options->device.flops_per_s > 0;
-    const fo_kernel *kernel =
-        fo_kernel_find(options->kernel ? options->kernel : emulated ? "emulated" : NULL);
+    const fo_kernel *kernel = fo_kernel_find(options->kernel ? options->kernel
+                                             : emulated      ? "emulated"
+                                                             : NULL);
     fo_status status = check_options(options, transport, name, kernel);
     if (status != FO_OK)
         return status;

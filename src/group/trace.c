@@ -9,7 +9,10 @@
 #include "base/recorder.h"
 #include "group/group.h"
 
-enum { DEFAULT_EVENTS = 65536, TAG_TRACE = 64 /* from FO_GROUP_FIRST_OWN_TAG, past the barrier's */ };
+enum {
+    DEFAULT_EVENTS = 65536,
+    TAG_TRACE = 64 /* from FO_GROUP_FIRST_OWN_TAG, past the barrier's */
+};
 
 /* A timeline and what it points to. */
 typedef struct owned {
@@ -79,8 +82,8 @@ void fo_trace_local(fo_group *group, const char *name, int64_t begin_ns)
 static fo_status send_bytes(fo_endpoint *endpoint, const void *data, size_t bytes)
 {
     fo_request request;
-    fo_status status = endpoint->ops->isend(
-        endpoint, &request, 0, FO_GROUP_FIRST_OWN_TAG + TAG_TRACE, data, bytes, 0);
+    fo_status status = endpoint->ops->isend(endpoint, &request, 0,
+                                            FO_GROUP_FIRST_OWN_TAG + TAG_TRACE, data, bytes, 0);
     return status == FO_OK ? fo_transport_wait_request(endpoint, &request, "trace") : status;
 }
 
@@ -151,8 +154,7 @@ static fo_status receive_recorded(fo_endpoint *endpoint, int peer, owned *all)
     if (status == FO_OK)
         status = reserve(all, from.count, from.name_count);
     if (status == FO_OK && from.name_count)
-        status =
-            receive_bytes(endpoint, peer, names, (size_t)from.name_count * sizeof *names);
+        status = receive_bytes(endpoint, peer, names, (size_t)from.name_count * sizeof *names);
     if (status == FO_OK && from.count)
         status = receive_bytes(endpoint, peer, all->events + all->timeline.count,
                                (size_t)from.count * sizeof(fo_event));

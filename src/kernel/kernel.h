@@ -72,12 +72,12 @@ typedef struct fo_attention fo_attention;
 /* What to work on: rows of queries [row, row + rows), which may cross runs and sequences. Everything is
  * indexed by row, but lse, which is [batch, heads, context]. */
 typedef struct fo_attention_args {
-    const void *qkv;      /* [M, 3 width] T, width = heads * head_dim; all rows are valid */
+    const void *qkv; /* [M, 3 width] T, width = heads * head_dim; all rows are valid */
     uint64_t dropout_key;
-    float *lse;           /* forward writes those of its queries, backward reads them */
-    void *out;            /* [M, width] T: forward writes the rows of its queries, backward reads them */
-    const void *dout;     /* [M, width] T: gradient of out; backward reads the rows of its queries */
-    void *dqkv;           /* [M, 3 width] T, backward */
+    float *lse; /* forward writes those of its queries, backward reads them */
+    void *out;  /* [M, width] T: forward writes the rows of its queries, backward reads them */
+    const void *dout; /* [M, width] T: gradient of out; backward reads the rows of its queries */
+    void *dqkv;       /* [M, 3 width] T, backward */
 } fo_attention_args;
 
 typedef struct fo_adamw {
@@ -118,7 +118,8 @@ typedef struct fo_kernel {
     /* Output and lse of the queries of rows [row, row + rows). Keys and values of a sequence are packed
      * when the first of its queries comes and kept until another sequence's come. Row independence holds
      * to the bit: products are of whole blocks of 64 positions of a sequence, whatever is asked for. */
-    fo_status (*attention_queries)(fo_attention *, const fo_attention_args *, int64_t row, int64_t rows);
+    fo_status (*attention_queries)(fo_attention *, const fo_attention_args *, int64_t row,
+                                   int64_t rows);
     /* Gradient through the queries of rows [row, row + rows): their rows of the q part of dqkv are written,
      * gradients of keys and values accumulate in float32 over the calls; when the last query of a sequence
      * has come, its rows of the k and v parts are written. Every row comes once an execution; the sums

@@ -81,8 +81,8 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
                          .lse = layer->lse,
                          .dqkv = m->dqkv,
                          .dropout_key = fo_model_dropout_attention_key(m->config.seed, step, l)};
-    fo_status status = fo_plan_execute(
-        fo_model_plans_attention(m, true, fo_model_dropout_active(m, step)), &args);
+    fo_status status =
+        fo_plan_execute(fo_model_plans_attention(m, true, fo_model_dropout_active(m, step)), &args);
     if (status == FO_OK)
         status =
             column_backward(m, FO_MODEL_PLAN_QKV_BACKWARD, layer->ln_1.y, m->dqkv,

@@ -39,8 +39,7 @@ void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_si
         return;
     for (int64_t at = 0; fo_model_rows_next(m, &at, &run);)
         m->kernel->dropout(x + run.row * m->config.dim,
-                           run.sequence * m->config.context + run.position, run.rows,
-                           m->config.dim, m->config.dropout,
-                           fo_model_dropout_key(m->config.seed, step),
+                           run.sequence * m->config.context + run.position, run.rows, m->config.dim,
+                           m->config.dropout, fo_model_dropout_key(m->config.seed, step),
                            fo_model_dropout_stream(site, layer));
 }

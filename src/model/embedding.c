@@ -32,16 +32,16 @@ static fo_status gather_table(fo_model *m, float *x)
     fo_plan_args args = {.x = m->table_shard, .y = m->table};
     fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED], &args);
     for (int64_t i = 0; status == FO_OK && i < m->shard_rows; i++)
-        memcpy(x + (size_t)i * width(m),
-               m->table + (size_t)m->tokens[m->shard_row + i] * width(m), width(m) * sizeof *x);
+        memcpy(x + (size_t)i * width(m), m->table + (size_t)m->tokens[m->shard_row + i] * width(m),
+               width(m) * sizeof *x);
     return status;
 }
 
 fo_status fo_model_embedding_forward(fo_model *m, float *x)
 {
     fo_plan_args args = {.produce = produce, .produce_arg = m, .y = x};
-    fo_status status = m->by_table ? gather_table(m, x)
-                                   : fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED], &args);
+    fo_status status =
+        m->by_table ? gather_table(m, x) : fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED], &args);
     const float *wpe = fo_model_params_embedding(m, FO_MODEL_WPE)->value;
     fo_run run;
     for (int64_t at = 0; status == FO_OK && fo_model_rows_next(m, &at, &run);) {

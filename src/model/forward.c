@@ -64,18 +64,18 @@ static fo_status attention(fo_model *m, int64_t l, int64_t step)
                         .w = of_layer(m, l, FO_MODEL_QKV_WEIGHT)->value,
                         .bias = of_layer(m, l, FO_MODEL_QKV_BIAS)->value,
                         .y = layer->qkv};
-    fo_plan_args attend = {
-        .x = layer->qkv,
-        .w = of_layer(m, l, FO_MODEL_PROJ_WEIGHT)->value,
-        .bias = of_layer(m, l, FO_MODEL_PROJ_BIAS)->value,
-        .y = layer->ln_2.x,
-        .att = layer->att,
-        .lse = layer->lse,
-        .dropout_key = fo_model_dropout_attention_key(m->config.seed, step, l)};
+    fo_plan_args attend = {.x = layer->qkv,
+                           .w = of_layer(m, l, FO_MODEL_PROJ_WEIGHT)->value,
+                           .bias = of_layer(m, l, FO_MODEL_PROJ_BIAS)->value,
+                           .y = layer->ln_2.x,
+                           .att = layer->att,
+                           .lse = layer->lse,
+                           .dropout_key = fo_model_dropout_attention_key(m->config.seed, step, l)};
     fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_QKV], &qkv);
     if (status == FO_OK)
-        status = fo_plan_execute(
-            fo_model_plans_attention(m, false, fo_model_dropout_active(m, step)), &attend);
+        status =
+            fo_plan_execute(fo_model_plans_attention(m, false, fo_model_dropout_active(m, step)),
+                            &attend);
     if (status == FO_OK)
         add_branch(m, layer->ln_1.x, layer->ln_2.x, FO_MODEL_DROPOUT_ATTENTION, l, step);
     return status;

@@ -23,7 +23,10 @@ fo_status fo_model_head_create(fo_model *m)
     int64_t dim = m->config.dim, vocabulary = m->config.vocabulary;
     if (!m->by_table)
         return FO_OK;
-    fo_gemm_desc forward = {.k = dim, .n = vocabulary, .dtype = m->config.dtype, .transposed = true};
+    fo_gemm_desc forward = {.k = dim,
+                            .n = vocabulary,
+                            .dtype = m->config.dtype,
+                            .transposed = true};
     fo_gemm_desc dgrad = {.k = vocabulary, .n = dim, .dtype = m->config.dtype};
     fo_wgrad_desc wgrad = {.out = vocabulary, .in = dim, .dtype = m->config.dtype};
     fo_status status = m->kernel->gemm_create(&forward, &m->head);

@@ -40,8 +40,8 @@ static double sum_rows(fo_model *m, const float *stats, int64_t rows, int ranks)
 /* Own rows, whole vocabulary: every rank sums its rows, then the sums are put together in rank order. */
 static fo_status forward_rows(fo_model *m, double *loss)
 {
-    m->kernel->xent_stats(m->logits, m->targets + m->shard_row, m->shard_rows,
-                          m->config.vocabulary, 0, m->stats);
+    m->kernel->xent_stats(m->logits, m->targets + m->shard_row, m->shard_rows, m->config.vocabulary,
+                          0, m->stats);
     double mine = sum_rows(m, m->stats, m->shard_rows, 1), sum = 0.0;
     double *all = (double *)(m->stats + 4 * m->rows);
     fo_status status = fo_group_allgather(m->group, &mine, sizeof mine, all);

@@ -82,8 +82,7 @@ static bool take_backward(fo_model *m)
     return (m->dx = travelling(m, count, FO_F32)) && (m->dbranch = floats(m, count)) &&
            (m->dy = travelling(m, count, m->config.dtype)) &&
            (m->dpre = values(m, m->rows * m->hl)) && (m->datt = values(m, m->rows * m->dl)) &&
-           (m->dqkv = values(m, m->rows * 3 * m->dl)) &&
-           take_embedding(m) &&
+           (m->dqkv = values(m, m->rows * 3 * m->dl)) && take_embedding(m) &&
            (m->sum = floats(m, m->sum_rows * FO_MODEL_SUM_WIDTH)) &&
            (m->sum_shard = travelling(m, sum_rows * FO_MODEL_SUM_WIDTH, FO_F32));
 }

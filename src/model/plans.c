@@ -88,9 +88,7 @@ static const plan_row table[FO_MODEL_PLAN_COUNT] = {
                                     .in = DIM,
                                     .out = OWN_QKV,
                                     .t = true},
-    [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward",
-                                      .op = FO_ALL_GATHER,
-                                      .in = DIM},
+    [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward", .op = FO_ALL_GATHER, .in = DIM},
     [FO_MODEL_PLAN_SUM] = {.name = "replicated gradients",
                            .op = FO_REDUCE_SCATTER,
                            .rows = SUM_ROWS,
@@ -195,8 +193,7 @@ fo_status fo_model_plans_create(fo_model *model)
 
 fo_plan *fo_model_plans_attention(const fo_model *model, bool backward, bool dropout)
 {
-    fo_model_plan training =
-        backward ? FO_MODEL_PLAN_ATTENTION_BACKWARD : FO_MODEL_PLAN_ATTENTION;
+    fo_model_plan training = backward ? FO_MODEL_PLAN_ATTENTION_BACKWARD : FO_MODEL_PLAN_ATTENTION;
     fo_plan *evaluating = model->plans[training + 1];
     return dropout || !evaluating ? model->plans[training] : evaluating;
 }

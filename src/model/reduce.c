@@ -29,7 +29,8 @@ typedef struct squares_job {
 
 static bool ready_early(const fo_model *m, int index)
 {
-    return m->parameters[index].sharding != FO_REPLICATED && !(m->by_table && index == FO_MODEL_WTE);
+    return m->parameters[index].sharding != FO_REPLICATED &&
+           !(m->by_table && index == FO_MODEL_WTE);
 }
 
 static bool squares_piece(void *arg)

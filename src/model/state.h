@@ -31,7 +31,7 @@ enum { FO_MODEL_WTE, FO_MODEL_WPE, FO_MODEL_FIRST_LAYER };
 typedef enum fo_model_plan {
     FO_MODEL_PLAN_EMBED,
     FO_MODEL_PLAN_QKV,
-    FO_MODEL_PLAN_ATTENTION, /* with its out-projection */
+    FO_MODEL_PLAN_ATTENTION,            /* with its out-projection */
     FO_MODEL_PLAN_ATTENTION_EVALUATION, /* without dropout; made where there is dropout */
     FO_MODEL_PLAN_MLP,
     FO_MODEL_PLAN_HEAD,
@@ -96,9 +96,10 @@ struct fo_model {
 
     fo_model_layer *layers;
     fo_model_norm ln_f;
-    float *logits; /* [M, vl]; by_table: [Mr, vocabulary], and the rows of the next three are the own */
-    float *stats;  /* [M, 3] own, then [ranks, M, 3] */
-    float *lse;    /* [M] */
+    float *
+        logits; /* [M, vl]; by_table: [Mr, vocabulary], and the rows of the next three are the own */
+    float *stats; /* [M, 3] own, then [ranks, M, 3] */
+    float *lse;   /* [M] */
 
     void *dlogits;            /* [M, vl] T */
     float *dx;                /* [Mr, dim] gradient of the residual stream; travels once */
@@ -106,15 +107,16 @@ struct fo_model {
     void *dy;                 /* [Mr, dim] T, travels */
     void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
     float *dembed;            /* [M, dim] unless by_table */
-    float *table, *table_grad; /* [vocabulary, dim] when by_table: values, gradient of the own rows */
-    float *table_shard;        /* [vl, dim] of either; travels */
+    float *table,
+        *table_grad;    /* [vocabulary, dim] when by_table: values, gradient of the own rows */
+    float *table_shard; /* [vl, dim] of either; travels */
     fo_gemm *head, *head_dgrad; /* by_table: the head of the own rows */
     fo_wgrad *head_wgrad;
     void *head_packed, *head_dgrad_packed;
     uint64_t head_version; /* of what is packed */
-    int64_t sum_rows;         /* of the matrix of replicated gradients */
-    float *sum;               /* [sum_rows, FO_MODEL_SUM_WIDTH] */
-    float *sum_shard;         /* own rows of it; travels */
+    int64_t sum_rows;      /* of the matrix of replicated gradients */
+    float *sum;            /* [sum_rows, FO_MODEL_SUM_WIDTH] */
+    float *sum_shard;      /* own rows of it; travels */
 
     int64_t forward_step; /* dropout_step of the forward pass that backward belongs to */
     bool forward_done;

@@ -37,10 +37,9 @@ static fo_status column_forward(fo_plan *plan, const fo_exec_tile *tile)
     fo_epilogue epilogue = {
         .bias = plan->args->bias,
         .gelu = desc->act == FO_GELU,
-        .pre = desc->act == FO_GELU
-                   ? (char *)plan->args->pre +
-                         tile->row * width * (int64_t)fo_dtype_size(desc->dtype)
-                   : NULL,
+        .pre = desc->act == FO_GELU ? (char *)plan->args->pre +
+                                          tile->row * width * (int64_t)fo_dtype_size(desc->dtype)
+                                    : NULL,
         .pre_dtype = desc->dtype,
         .y = tile->out,
         .y_dtype = mlp ? desc->dtype : desc->y_dtype,
@@ -110,8 +109,10 @@ static fo_attention_args attention_args(const fo_plan *plan)
 {
     const fo_plan_args *a = plan->args;
     if (plan->desc.op == FO_ATTENTION_FORWARD)
-        return (fo_attention_args){
-            .qkv = a->x, .dropout_key = a->dropout_key, .lse = a->lse, .out = a->att};
+        return (fo_attention_args){.qkv = a->x,
+                                   .dropout_key = a->dropout_key,
+                                   .lse = a->lse,
+                                   .out = a->att};
     return (fo_attention_args){.qkv = a->qkv,
                                .dropout_key = a->dropout_key,
                                .lse = a->lse,
@@ -252,9 +253,8 @@ static fo_status pack(fo_plan *plan, fo_gemm *gemm, const float *w, void *packed
     fo_status status = plan->kernel->gemm_pack(gemm, w, packed);
     fo_recorder *recorder = *fo_group_recorder(plan->group);
     if (recorder)
-        fo_base_recorder_event(recorder, FO_EVENT_PACK,
-                               fo_base_recorder_name(recorder, plan->name), begin,
-                               fo_base_clock_ns());
+        fo_base_recorder_event(recorder, FO_EVENT_PACK, fo_base_recorder_name(recorder, plan->name),
+                               begin, fo_base_clock_ns());
     return status;
 }
 

@@ -97,8 +97,9 @@ static fo_status check_attention(const fo_plan_desc *desc, const char *name)
         return fo_base_error(FO_INVALID, "%s: dropout %g, expected 0 <= p < 1", name,
                              (double)a->dropout);
     if ((unsigned)a->order > FO_ROWS_BALANCED)
-        return fo_base_error(FO_INVALID, "%s: row order %d is unknown, expected one of fo_row_order",
-                             name, (int)a->order);
+        return fo_base_error(FO_INVALID,
+                             "%s: row order %d is unknown, expected one of fo_row_order", name,
+                             (int)a->order);
     return FO_OK;
 }
 
@@ -109,8 +110,9 @@ fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel
                              (int)desc->op);
     if (desc->rows < 0 || desc->in < 0 || desc->out < 0 || desc->hidden < 0)
         return fo_base_error(
-            FO_INVALID, "%s: sizes are rows %lld, in %lld, out %lld, hidden %lld, expected 0 or more",
-            name, (long long)desc->rows, (long long)desc->in, (long long)desc->out,
+            FO_INVALID,
+            "%s: sizes are rows %lld, in %lld, out %lld, hidden %lld, expected 0 or more", name,
+            (long long)desc->rows, (long long)desc->in, (long long)desc->out,
             (long long)desc->hidden);
     if (desc->act == FO_GELU && !ops[desc->op].gelu)
         return fo_base_error(FO_INVALID,

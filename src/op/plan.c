@@ -34,8 +34,7 @@ static fo_status build_program(fo_plan *plan)
         .strategy = plan->strategy,
         .ranks = ranks,
         .rows = plan->desc.rows,
-        .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->wgrad_rows
-                                                           : plan->tile_rows,
+        .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->wgrad_rows : plan->tile_rows,
         .stream_rows = message_rows(plan),
     };
     fo_program **programs = calloc((size_t)ranks, sizeof *programs);
@@ -76,9 +75,10 @@ static void explain(fo_plan *plan)
     snprintf(plan->explain, sizeof plan->explain,
              "%s: %s, %s (%s): %d ranks, %lld rows in %d slices, %d sends of %lld-row messages, "
              "wire %s, computation %s on %s",
-             plan->name, fo_op_describe_name(plan->desc.op), plan->overlap, why, fo_group_size(plan->group),
-             (long long)plan->desc.rows, slices, sends, (long long)program->stream_rows,
-             fo_dtype_name(plan->desc.wire), fo_dtype_name(plan->desc.dtype), plan->kernel->name);
+             plan->name, fo_op_describe_name(plan->desc.op), plan->overlap, why,
+             fo_group_size(plan->group), (long long)plan->desc.rows, slices, sends,
+             (long long)program->stream_rows, fo_dtype_name(plan->desc.wire),
+             fo_dtype_name(plan->desc.dtype), plan->kernel->name);
 }
 
 static fo_status create_gemm(fo_plan *plan, const fo_gemm_desc *desc, fo_gemm **gemm, void **packed)
@@ -133,8 +133,10 @@ static fo_status create_kernels(fo_plan *plan)
                           .n = forward ? out : desc->in,
                           .dtype = desc->dtype,
                           .transposed = forward};
-    fo_gemm_desc second = {
-        .k = desc->hidden, .n = desc->out, .dtype = desc->dtype, .transposed = true};
+    fo_gemm_desc second = {.k = desc->hidden,
+                           .n = desc->out,
+                           .dtype = desc->dtype,
+                           .transposed = true};
     fo_wgrad_desc wgrad = {.out = desc->out, .in = desc->in, .dtype = desc->dtype};
     fo_status status = FO_OK;
     if (fo_op_describe_has_gemm(desc->op))
@@ -154,8 +156,7 @@ static fo_status create_executor(fo_plan *plan)
         .endpoint = fo_group_endpoint(plan->group),
         .program = plan->program,
         .tag = fo_group_next_tag(plan->group, 2),
-        .tile_rows = {plan->tile_rows,
-                      plan->wgrad ? plan->wgrad_rows : plan->tile_rows},
+        .tile_rows = {plan->tile_rows, plan->wgrad ? plan->wgrad_rows : plan->tile_rows},
         .compute = fo_op_compute_tile,
         .prepare = fo_op_compute_pack,
         .meanwhile = fo_op_compute_meanwhile,

@@ -13,16 +13,16 @@ struct fo_plan {
     char name[64];
     char overlap[32];
     char explain[320];
-    int64_t shard_row, shard_rows;   /* of this rank */
-    int tile_rows, wgrad_rows; /* of one call of a kernel */
+    int64_t shard_row, shard_rows; /* of this rank */
+    int tile_rows, wgrad_rows;     /* of one call of a kernel */
     int64_t row_bytes[FO_BUFFER_ROLES];
     int64_t width_out; /* elements of a row of partial sums, or of the first computation's output */
     fo_strategy strategy;
     fo_program *program;
     fo_exec *exec;
-    fo_gemm *gemm;        /* forward or dgrad, NULL without a weight */
-    fo_gemm *gemm2;       /* MLP: the second product */
-    fo_wgrad *wgrad;      /* backward */
+    fo_gemm *gemm;   /* forward or dgrad, NULL without a weight */
+    fo_gemm *gemm2;  /* MLP: the second product */
+    fo_wgrad *wgrad; /* backward */
     fo_attention *attention;
     void *packed, *packed2; /* w and w2 as the GEMM wants them */
     const float *packed_from, *packed2_from;

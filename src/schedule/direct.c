@@ -25,11 +25,12 @@ static void gather_transfers(fo_builder *b, int step)
         int from = fo_schedule_mod(b->rank - step, b->ranks);
         if (fo_schedule_build_gather_recv(b, step, k, from, slot_row(b, step)) < 0)
             continue;
-        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard, step, k,
-                                   FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard, step,
+                                   k, FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
-        if (fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0) >= 0)
+        if (fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0) >=
+            0)
             fo_schedule_build_dep(b, paced_by(b, step), FO_DEP_DONE);
 }
 

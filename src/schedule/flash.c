@@ -28,9 +28,10 @@ static void gather_step(fo_builder *b, int step)
         fo_schedule_build_gather_recv(b, step + 1, k, left, slot_row(b, step + 1));
         if (b->g_recv[fo_schedule_build_at(b, step + 1, k)] < 0)
             continue;
-        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard, step + 1,
-                                   k, FO_DEP_SPACE);
-        fo_schedule_build_dep_slot(b, b->g_send, fo_schedule_gather_shard, step + 1, k, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, fo_schedule_build_readers(b), fo_schedule_gather_shard,
+                                   step + 1, k, FO_DEP_SPACE);
+        fo_schedule_build_dep_slot(b, b->g_send, fo_schedule_gather_shard, step + 1, k,
+                                   FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
         if (fo_schedule_build_gather_send(b, step, k, right, slot_row(b, step)) >= 0)

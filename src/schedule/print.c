@@ -21,15 +21,16 @@ static const char *const column_names[COLUMNS] = {"computes", "sends", "receives
 
 static const char *pattern_name(fo_pattern pattern)
 {
-    static const char *const names[] = {"gather", "reduce", "gather2",
-                                        "joint",  "wgrad",  "block"};
+    static const char *const names[] = {"gather", "reduce", "gather2", "joint", "wgrad", "block"};
     return names[pattern];
 }
 
 static const char *pattern_text(fo_pattern pattern)
 {
     static const char *const texts[] = {
-        "all-gather -> compute", "compute -> reduce-scatter", "all-gather -> dgrad (D), wgrad (W)",
+        "all-gather -> compute",
+        "compute -> reduce-scatter",
+        "all-gather -> dgrad (D), wgrad (W)",
         "dgrad (D) -> reduce-scatter (p), all-gather (x) -> wgrad (W)",
         "all-gather -> wgrad (W)",
         "all-gather (x) -> first product (A) -> second product (B) -> reduce-scatter (p)"};
@@ -101,8 +102,8 @@ static bool in_column(const fo_task *task, column which)
 
 static const char *mark_of(const fo_task *task, fo_pattern pattern, column which)
 {
-    bool second = pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_JOINT ||
-                  pattern == FO_PATTERN_WGRAD;
+    bool second =
+        pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_JOINT || pattern == FO_PATTERN_WGRAD;
     if (which == COMPUTES && second)
         return task->slot ? "W" : "D";
     if (which == COMPUTES && pattern == FO_PATTERN_BLOCK)

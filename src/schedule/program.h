@@ -41,7 +41,7 @@ typedef enum fo_buffer_role {
     FO_BUFFER_ACC,      /* local float32 partials or sums that do not travel */
     FO_BUFFER_PARTIAL,  /* partial sums to send, wire type */
     FO_BUFFER_STAGING,  /* received partial sums, wire type */
-    FO_BUFFER_HIDDEN,  /* BLOCK: what is between the two computations, all M rows */
+    FO_BUFFER_HIDDEN,   /* BLOCK: what is between the two computations, all M rows */
     FO_BUFFER_OUTPUT, /* the result: M rows (gather patterns) or the own shard (reduce patterns) */
     FO_BUFFER_ROLES
 } fo_buffer_role;
@@ -69,7 +69,8 @@ typedef struct fo_dep {
 
 typedef struct fo_task {
     fo_task_kind kind;
-    int32_t slot;    /* COMPUTE: 0 first computation (forward, dgrad), 1 second (wgrad; BLOCK: the second product) */
+    int32_t
+        slot; /* COMPUTE: 0 first computation (forward, dgrad), 1 second (wgrad; BLOCK: the second product) */
     int32_t channel; /* SEND, RECV: 0 gathered input, 1 partial sums */
     int32_t peer;    /* SEND, RECV; -1 otherwise */
     int32_t step;    /* step of the schedule, for people */

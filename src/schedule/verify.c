@@ -68,10 +68,9 @@ static fo_status check_task(const fo_check *c, int rank, int32_t t)
     if (task->rows < 1 || task->row < 0 || task->row + task->rows > p->rows)
         return fo_schedule_check_broken(c, node, "its rows are outside the operation");
     bool reads = task->kind != FO_TASK_RECV;
-    bool writes = task->kind == FO_TASK_RECV || task->kind == FO_TASK_ADD ||
-                  task->kind == FO_TASK_COPY ||
-                  (task->kind == FO_TASK_COMPUTE &&
-                   (task->slot == 0 || p->pattern == FO_PATTERN_BLOCK));
+    bool writes =
+        task->kind == FO_TASK_RECV || task->kind == FO_TASK_ADD || task->kind == FO_TASK_COPY ||
+        (task->kind == FO_TASK_COMPUTE && (task->slot == 0 || p->pattern == FO_PATTERN_BLOCK));
     if (!ref_ok(p, task, task->in, reads) || !ref_ok(p, task, task->out, writes) ||
         !ref_ok(p, task, task->add, task->kind == FO_TASK_ADD))
         return fo_schedule_check_broken(c, node, "it names rows outside a buffer");

@@ -244,8 +244,8 @@ static fo_status check_outputs(symbols *s)
         int64_t rows = gather ? p->rows : fo_shard_rows(p->rows, s->c->ranks, r);
         for (int32_t b = 0; b < p->buffer_count; b++) {
             span v = {0};
-            if (p->buffers[b].role == FO_BUFFER_HIDDEN && p->pattern == FO_PATTERN_BLOCK && p->rows &&
-                !read_span(at(s, r, b), 0, p->rows, &v))
+            if (p->buffers[b].role == FO_BUFFER_HIDDEN && p->pattern == FO_PATTERN_BLOCK &&
+                p->rows && !read_span(at(s, r, b), 0, p->rows, &v))
                 return fo_base_error(FO_SCHEDULE,
                                      "rank %d: rows between the two products are missing", r);
             if (p->buffers[b].role != FO_BUFFER_OUTPUT || p->pattern == FO_PATTERN_WGRAD || !rows)

@@ -9,8 +9,8 @@
 /* One strategy at one point of a sweep. Times in milliseconds; NAN: not measured or not defined. The
  * figures are those of docs/metrics.md. */
 typedef struct fo_page_row {
-    const char *point;   /* "16 x 512"; NULL when there is one point only */
-    const char *overlap; /* "flash" */
+    const char *point;                /* "16 x 512"; NULL when there is one point only */
+    const char *overlap;              /* "flash" */
     double t_ms, t_low_ms, t_high_ms; /* median; 10th and 90th percentile */
     double compute_ms;                /* the unsliced computation alone, of this point */
     double ect_ms, hidden_pct, exposed_ms, bound_ms, gap_pct;
@@ -33,10 +33,11 @@ typedef struct fo_page {
     const char *title;    /* "mlp forward, 4 ranks" */
     const char *subtitle; /* sizes and types, one line */
     const char *command;  /* that makes it again; NULL: unknown */
-    const char *how;      /* how the figures were obtained, a sentence or two: computation and link, measured or
+    const char
+        *how; /* how the figures were obtained, a sentence or two: computation and link, measured or
                              emulated */
-    bool emulated;        /* computation or link: the page says so beside the headline */
-    bool interrupted;     /* the run ended early: figures are of what was measured until then */
+    bool emulated;    /* computation or link: the page says so beside the headline */
+    bool interrupted; /* the run ended early: figures are of what was measured until then */
     const fo_page_fact *facts; /* the machine and the settings */
     int fact_count;
     const fo_page_row *rows;

@@ -58,8 +58,9 @@ static void split_block(shm_arena *arena, size_t index, size_t bytes)
     if (bytes == block->bytes)
         return;
     memmove(block + 2, block + 1, (arena->count - index - 1) * sizeof *block);
-    block[1] = (shm_block){
-        .offset = block->offset + bytes, .bytes = block->bytes - bytes, .zero = block->zero};
+    block[1] = (shm_block){.offset = block->offset + bytes,
+                           .bytes = block->bytes - bytes,
+                           .zero = block->zero};
     block->bytes = bytes;
     arena->count++;
 }

@@ -303,7 +303,8 @@ static fo_status narrow_wire(fo_group *group, void *arg)
 static void a_narrow_wire_leaves_embeddings_and_sums_alone(void **state)
 {
     (void)state;
-    int64_t batches[] = {2, 6}; /* fewer tokens than vocabulary entries, and more: the table travels */
+    int64_t batches[] = {2,
+                         6}; /* fewer tokens than vocabulary entries, and more: the table travels */
     for (int ranks = 1; ranks <= 4; ranks++)
         for (int i = 0; i < 2; i++) {
             rig_run("self", "ref", ranks, narrow_wire, &batches[i]);

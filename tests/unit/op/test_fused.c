@@ -94,27 +94,51 @@ static fo_status mlp_case(fo_group *g, const setting *s, int64_t rows, int64_t i
         act[i] = random_matrix(g, rows * hidden, s->dtype, 0);
         y[i] = random_matrix(g, mine * out, FO_F32, 0);
     }
-    fo_plan_desc first = {.op = FO_COLUMN_FORWARD, .rows = rows, .in = in, .out = hidden,
-                          .dtype = s->dtype, .wire = s->wire, .y_dtype = s->dtype,
-                          .act = FO_GELU, .overlap = "none"};
-    fo_plan_desc second = {.op = FO_ROW_FORWARD, .rows = rows, .in = hidden, .out = out,
-                           .dtype = s->dtype, .wire = s->wire, .overlap = "none"};
-    fo_status status = execute(
-        g, first, &(fo_plan_args){.x = x, .w = w, .bias = bias, .y = act[0], .pre = pre[0]});
+    fo_plan_desc first = {.op = FO_COLUMN_FORWARD,
+                          .rows = rows,
+                          .in = in,
+                          .out = hidden,
+                          .dtype = s->dtype,
+                          .wire = s->wire,
+                          .y_dtype = s->dtype,
+                          .act = FO_GELU,
+                          .overlap = "none"};
+    fo_plan_desc second = {.op = FO_ROW_FORWARD,
+                           .rows = rows,
+                           .in = hidden,
+                           .out = out,
+                           .dtype = s->dtype,
+                           .wire = s->wire,
+                           .overlap = "none"};
+    fo_status status =
+        execute(g, first,
+                &(fo_plan_args){.x = x, .w = w, .bias = bias, .y = act[0], .pre = pre[0]});
     if (status == FO_OK)
-        status = execute(g, second,
-                         &(fo_plan_args){.x = act[0], .w = w2, .bias = bias2, .y = y[0]});
+        status =
+            execute(g, second, &(fo_plan_args){.x = act[0], .w = w2, .bias = bias2, .y = y[0]});
     for (int i = 0; status == FO_OK && strategies[i]; i++) {
         if (skipped(s, strategies[i]))
             continue;
-        fo_plan_desc block = {.op = FO_MLP_FORWARD, .rows = rows, .in = in, .out = out,
-                              .hidden = hidden, .dtype = s->dtype, .wire = s->wire,
-                              .act = FO_GELU, .overlap = strategies[i]};
+        fo_plan_desc block = {.op = FO_MLP_FORWARD,
+                              .rows = rows,
+                              .in = in,
+                              .out = out,
+                              .hidden = hidden,
+                              .dtype = s->dtype,
+                              .wire = s->wire,
+                              .act = FO_GELU,
+                              .overlap = strategies[i]};
         memset(y[1], 0xff, (size_t)(mine * out) * 4);
         memset(act[1], 0xff, (size_t)(rows * hidden) * t);
         status = execute(g, block,
-                         &(fo_plan_args){.x = x, .w = w, .bias = bias, .w2 = w2, .bias2 = bias2,
-                                         .y = y[1], .pre = pre[1], .act = act[1]});
+                         &(fo_plan_args){.x = x,
+                                         .w = w,
+                                         .bias = bias,
+                                         .w2 = w2,
+                                         .bias2 = bias2,
+                                         .y = y[1],
+                                         .pre = pre[1],
+                                         .act = act[1]});
         if (status == FO_OK)
             status = same(g, "pre", strategies[i], pre[0], pre[1], (size_t)(rows * hidden) * t);
         if (status == FO_OK)
@@ -154,11 +178,16 @@ static fo_status joint_case(fo_group *g, const setting *s, int64_t rows, int64_t
         dw[i] = random_matrix(g, out * in, FO_F32, 0);
         db[i] = random_matrix(g, out, FO_F32, 0);
     }
-    fo_plan_desc desc = {.op = FO_COLUMN_BACKWARD, .rows = rows, .in = in, .out = out,
-                         .dtype = s->dtype, .wire = s->wire, .overlap = "flash"};
-    fo_status status = execute(g, desc,
-                               &(fo_plan_args){.x = x, .w = w, .dy = dy, .dx = dx[0],
-                                               .dw = dw[0], .db = db[0]});
+    fo_plan_desc desc = {.op = FO_COLUMN_BACKWARD,
+                         .rows = rows,
+                         .in = in,
+                         .out = out,
+                         .dtype = s->dtype,
+                         .wire = s->wire,
+                         .overlap = "flash"};
+    fo_status status =
+        execute(g, desc,
+                &(fo_plan_args){.x = x, .w = w, .dy = dy, .dx = dx[0], .dw = dw[0], .db = db[0]});
     for (int i = 0; status == FO_OK && strategies[i]; i++) {
         if (skipped(s, strategies[i]))
             continue;
@@ -170,8 +199,7 @@ static fo_status joint_case(fo_group *g, const setting *s, int64_t rows, int64_t
         status = execute(g, desc, &(fo_plan_args){.w = w, .dy = dy, .dx = dx[1]});
         desc.op = FO_COLUMN_WGRAD;
         if (status == FO_OK)
-            status = execute(g, desc,
-                             &(fo_plan_args){.x = x, .dy = dy, .dw = dw[1], .db = db[1]});
+            status = execute(g, desc, &(fo_plan_args){.x = x, .dy = dy, .dw = dw[1], .db = db[1]});
         if (status == FO_OK)
             status = same(g, "dx", strategies[i], dx[0], dx[1], (size_t)(mine * in) * 4);
         if (status == FO_OK)
@@ -187,8 +215,8 @@ static fo_status joint_case(fo_group *g, const setting *s, int64_t rows, int64_t
 
 static fo_status joints(fo_group *g, void *arg)
 {
-    static const int64_t shapes[][3] = {{1, 3, 5},   {67, 9, 17}, {300, 16, 33},
-                                        {700, 5, 12}, {1500, 8, 24}};
+    static const int64_t shapes[][3] = {
+        {1, 3, 5}, {67, 9, 17}, {300, 16, 33}, {700, 5, 12}, {1500, 8, 24}};
     fo_status status = FO_OK;
     for (size_t i = 0; status == FO_OK && i < sizeof shapes / sizeof *shapes; i++)
         status = joint_case(g, arg, shapes[i][0], shapes[i][1], shapes[i][2]);
@@ -267,14 +295,26 @@ static fo_status attend(const attention_run *r, const char *overlap, bool first,
     memset(o->dw, 0, (size_t)(r->in * c->out) * 4);
     memset(o->db, 0, (size_t)c->out * 4);
     fo_status status = execute(r->g, desc,
-                               &(fo_plan_args){.x = r->qkv, .w = r->w, .bias = r->bias, .y = o->y,
-                                               .att = o->att, .lse = o->lse, .dropout_key = 77});
+                               &(fo_plan_args){.x = r->qkv,
+                                               .w = r->w,
+                                               .bias = r->bias,
+                                               .y = o->y,
+                                               .att = o->att,
+                                               .lse = o->lse,
+                                               .dropout_key = 77});
     desc.op = FO_ATTENTION_BACKWARD;
     if (status == FO_OK)
         status = execute(r->g, desc,
-                         &(fo_plan_args){.x = o->att, .w = r->w, .dy = r->dy, .dx = o->datt,
-                                         .dw = o->dw, .db = o->db, .qkv = r->qkv, .lse = o->lse,
-                                         .dqkv = o->dqkv, .dropout_key = 77});
+                         &(fo_plan_args){.x = o->att,
+                                         .w = r->w,
+                                         .dy = r->dy,
+                                         .dx = o->datt,
+                                         .dw = o->dw,
+                                         .db = o->db,
+                                         .qkv = r->qkv,
+                                         .lse = o->lse,
+                                         .dqkv = o->dqkv,
+                                         .dropout_key = 77});
     return status;
 }
 
@@ -302,11 +342,16 @@ static fo_status equal_outcomes(const attention_run *r, const char *overlap, con
 /* The projection of what attention gave is the row-parallel operator's. */
 static fo_status equals_row_forward(const attention_run *r, const outcome *o)
 {
-    fo_plan_desc desc = {.op = FO_ROW_FORWARD, .rows = r->rows, .in = r->in, .out = r->c->out,
-                         .dtype = r->s->dtype, .wire = r->s->wire, .overlap = "none"};
+    fo_plan_desc desc = {.op = FO_ROW_FORWARD,
+                         .rows = r->rows,
+                         .in = r->in,
+                         .out = r->c->out,
+                         .dtype = r->s->dtype,
+                         .wire = r->s->wire,
+                         .overlap = "none"};
     float *y = random_matrix(r->g, r->mine * r->c->out, FO_F32, 0);
-    fo_status status = execute(
-        r->g, desc, &(fo_plan_args){.x = o->att, .w = r->w, .bias = r->bias, .y = y});
+    fo_status status =
+        execute(r->g, desc, &(fo_plan_args){.x = o->att, .w = r->w, .bias = r->bias, .y = y});
     if (status == FO_OK)
         status = same(r->g, "y", "row forward", y, o->y, (size_t)(r->mine * r->c->out) * 4);
     fo_group_free(r->g, y);
@@ -348,11 +393,13 @@ static fo_status run_attention(fo_group *g, const setting *s, const attention_ca
 
 static fo_status attentions(fo_group *g, void *arg)
 {
-    static const attention_case cases[] = {
-        {3, 70, 4, 8, 12, 0.0f, FO_ROWS_STRAIGHT},  {4, 64, 2, 16, 8, 0.1f, FO_ROWS_STRAIGHT},
-        {1, 333, 5, 7, 9, 0.0f, FO_ROWS_STRAIGHT},  {1, 333, 5, 7, 9, 0.0f, FO_ROWS_BALANCED},
-        {2, 200, 3, 8, 24, 0.2f, FO_ROWS_BALANCED}, {1, 1, 1, 4, 3, 0.0f, FO_ROWS_BALANCED},
-        {1, 1024, 4, 8, 16, 0.0f, FO_ROWS_BALANCED}};
+    static const attention_case cases[] = {{3, 70, 4, 8, 12, 0.0f, FO_ROWS_STRAIGHT},
+                                           {4, 64, 2, 16, 8, 0.1f, FO_ROWS_STRAIGHT},
+                                           {1, 333, 5, 7, 9, 0.0f, FO_ROWS_STRAIGHT},
+                                           {1, 333, 5, 7, 9, 0.0f, FO_ROWS_BALANCED},
+                                           {2, 200, 3, 8, 24, 0.2f, FO_ROWS_BALANCED},
+                                           {1, 1, 1, 4, 3, 0.0f, FO_ROWS_BALANCED},
+                                           {1, 1024, 4, 8, 16, 0.0f, FO_ROWS_BALANCED}};
     fo_status status = FO_OK;
     for (size_t i = 0; status == FO_OK && i < sizeof cases / sizeof *cases; i++)
         status = run_attention(g, arg, &cases[i]);

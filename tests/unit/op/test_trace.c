@@ -14,10 +14,10 @@
 
 enum { ROWS = 700, IN = 24, OUT = 40 };
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return fo_base_error(FO_INTERNAL, __VA_ARGS__);                                        \
+#define CHECK(condition, ...)                               \
+    do {                                                    \
+        if (!(condition))                                   \
+            return fo_base_error(FO_INTERNAL, __VA_ARGS__); \
     } while (0)
 
 static bool on_lane(const fo_event *e)
@@ -90,8 +90,8 @@ static fo_status check_flows(const fo_timeline *t)
 
 static fo_status check_timeline(const fo_timeline *t, int ranks, const char *overlap)
 {
-    CHECK(t->ranks == ranks && t->dropped == 0 && t->count > 0, "the timeline has %d ranks, %lld events",
-          t->ranks, (long long)t->count);
+    CHECK(t->ranks == ranks && t->dropped == 0 && t->count > 0,
+          "the timeline has %d ranks, %lld events", t->ranks, (long long)t->count);
     for (int r = 0; r < ranks; r++)
         CHECK(rows_of(t, r, FO_EVENT_COMPUTE, 0) == 2 * ROWS &&
                   rows_of(t, r, FO_EVENT_COMPUTE, 1) == 2 * ROWS,
@@ -112,9 +112,14 @@ static fo_status record(fo_group *g, const char *overlap)
 {
     int64_t mine = fo_shard_rows(ROWS, fo_group_size(g), fo_group_rank(g));
     float *x = fo_group_alloc(g, ROWS * IN * 4 + 64), *dy = fo_group_alloc(g, ROWS * OUT * 4 + 64);
-    float *w = calloc(IN * OUT, 4), *dw = calloc(IN * OUT, 4), *dx = calloc((size_t)mine * IN + 1, 4);
-    fo_plan_desc desc = {.op = FO_COLUMN_BACKWARD, .rows = ROWS, .in = IN, .out = OUT,
-                         .overlap = overlap, .name = "a layer"};
+    float *w = calloc(IN * OUT, 4), *dw = calloc(IN * OUT, 4),
+          *dx = calloc((size_t)mine * IN + 1, 4);
+    fo_plan_desc desc = {.op = FO_COLUMN_BACKWARD,
+                         .rows = ROWS,
+                         .in = IN,
+                         .out = OUT,
+                         .overlap = overlap,
+                         .name = "a layer"};
     fo_plan_args args = {.x = x, .dy = dy, .w = w, .dw = dw, .dx = dx};
     fo_plan *plan;
     fo_timeline *timeline = NULL;
@@ -179,11 +184,8 @@ static fo_status record_little(fo_group *g, void *arg)
 
 static void run(const char *transport, int ranks, fo_link link, fo_rank_main work)
 {
-    fo_group_options options = {.ranks = ranks,
-                                .threads = 1,
-                                .transport = transport,
-                                .deadline_s = 30,
-                                .link = link};
+    fo_group_options options = {
+        .ranks = ranks, .threads = 1, .transport = transport, .deadline_s = 30, .link = link};
     if (fo_group_run(&options, work, NULL) != FO_OK)
         fail_msg("%s N=%d: %s", transport, ranks, fo_last_error());
 }
