@@ -194,9 +194,9 @@ static fo_status spend_queries(const fo_attention *attention, int64_t row, int64
 {
     fo_status status = check_rows("attention", rows);
     if (status == FO_OK && (row < 0 || row + rows > attention->all_rows))
-        status =
-            fo_base_error(FO_INVALID, "attention: rows %lld to %lld, expected 0 to %lld",
-                          (long long)row, (long long)(row + rows), (long long)attention->all_rows);
+        status = fo_base_error(FO_INVALID, "attention: rows %lld to %lld, expected 0 to %lld",
+                               (long long)row, (long long)row + (long long)rows,
+                               (long long)attention->all_rows);
     if (status == FO_OK)
         spend_product(products * 2.0 * (double)attention->width *
                           fo_kernel_emulated_keys(attention->runs, attention->run_count, row, rows),

@@ -8,7 +8,7 @@
 #define FO_KERNEL_ONEDNN_ATTENTION_H
 
 #include "kernel/onednn/onednn.h"
-#include "kernel/ref/runs.h"
+#include "kernel/runs.h"
 
 enum {
     FO_ATTENTION_BLOCK = 64, /* positions of a block */

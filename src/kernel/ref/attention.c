@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "kernel/ref/runs.h"
+#include "kernel/runs.h"
 
 struct fo_attention {
     fo_attention_desc desc;

@@ -1,6 +1,6 @@
 /* Which token a row of attention is, for every backend: the runs of a description, checked and copied. */
-#ifndef FO_KERNEL_REF_RUNS_H
-#define FO_KERNEL_REF_RUNS_H
+#ifndef FO_KERNEL_RUNS_H
+#define FO_KERNEL_RUNS_H
 
 #include "kernel/kernel.h"
 

@@ -1,4 +1,4 @@
-#include "kernel/ref/runs.h"
+#include "kernel/runs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +34,9 @@ static fo_status runs_check(const fo_kernel_runs *runs, const fo_attention_desc 
                                  "sequence %lld, expected rows from %lld on inside %lld sequences "
                                  "of %lld",
                                  (long long)i, (long long)run->row,
-                                 (long long)(run->row + run->rows), (long long)run->position,
-                                 (long long)run->sequence, (long long)row, (long long)d->batch,
-                                 (long long)d->context);
+                                 (long long)run->row + (long long)run->rows,
+                                 (long long)run->position, (long long)run->sequence, (long long)row,
+                                 (long long)d->batch, (long long)d->context);
         for (int64_t j = 0; j < i; j++)
             if (overlap(run, &runs->run[j]))
                 return fo_base_error(FO_INVALID,
@@ -48,7 +48,7 @@ static fo_status runs_check(const fo_kernel_runs *runs, const fo_attention_desc 
     if (row == d->batch * d->context)
         return FO_OK;
     return fo_base_error(FO_INVALID, "the runs of attention are of %lld rows, expected %lld",
-                         (long long)row, (long long)(d->batch * d->context));
+                         (long long)row, (long long)d->batch * (long long)d->context);
 }
 
 fo_status fo_kernel_runs_make(const fo_attention_desc *d, fo_kernel_runs *runs)
@@ -88,7 +88,7 @@ fo_status fo_kernel_runs_check(const fo_kernel_runs *runs, int64_t row, int64_t 
     if (row >= 0 && rows >= 0 && row + rows <= all)
         return FO_OK;
     return fo_base_error(FO_INVALID, "attention of rows %lld to %lld, expected rows of 0 to %lld",
-                         (long long)row, (long long)(row + rows), (long long)all);
+                         (long long)row, (long long)row + (long long)rows, (long long)all);
 }
 
 fo_run fo_kernel_runs_first(const fo_kernel_runs *runs, int64_t row, int64_t rows)
