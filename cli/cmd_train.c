@@ -104,6 +104,11 @@ int cmd_train(int argc, char **argv)
     o.link_ratio = link.ratio;
     o.progress = json ? stderr : stdout;
     o.color = cli_color(o.progress);
+    if (strategies && (o.out || o.log || o.resume))
+        return cli_usage("train", "--%s was given with --compare, which keeps no model and no log",
+                         o.out   ? "out"
+                         : o.log ? "log"
+                                 : "resume");
     if (strategies)
         return compare(&o, strategies, json, argc, argv);
     if (o.trace || o.report)

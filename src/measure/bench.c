@@ -235,6 +235,23 @@ static void summarise(const fo_measure_bench *b, fo_bench_result *result)
     }
 }
 
+/* What cannot be measured is a row with a note; what should have been and was not is a failure. */
+static fo_status first_failure(const fo_measure_bench *b)
+{
+    int count = 0;
+    const char *note = NULL;
+    for (int i = 0; i < b->point_count; i++)
+        if (b->results[i].failed) {
+            note = note ? note : b->results[i].note;
+            count++;
+        }
+    if (!note)
+        return FO_OK;
+    char text[480];
+    snprintf(text, sizeof text, "%s", note);
+    return fo_base_error(FO_PEER, "%d of %d points failed: %s", count, b->point_count, text);
+}
+
 static fo_status run(fo_measure_bench *b, fo_bench_result *result)
 {
     fo_status status = run_points(b);
@@ -246,7 +263,7 @@ static fo_status run(fo_measure_bench *b, fo_bench_result *result)
         summarise(b, result);
     if (status == FO_OK && b->interrupted)
         status = fo_base_error(FO_INTERRUPTED, "interrupted; the table holds what was measured");
-    return status;
+    return status == FO_OK ? first_failure(b) : status;
 }
 
 fo_status fo_bench_run(const fo_bench_options *options, FILE *out, fo_bench_result *result)

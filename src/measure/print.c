@@ -98,7 +98,9 @@ static void put_head(const fo_measure_bench *b, const fo_measure_result *result)
     char title[64], sizes[256], device[512];
     fo_measure_print_title(b, title, sizeof title);
     fo_measure_print_sizes(b, sizes, sizeof sizes);
-    fprintf(b->out, "%s: %s\n", title, b->family->about);
+    fprintf(b->out, "%s: %s\n", title,
+            b->options->backward && b->family->about_backward ? b->family->about_backward
+                                                              : b->family->about);
     fprintf(b->out, "sizes: %s\n", sizes);
     fprintf(b->out, "ranks: %d x %d thread%s, %s, kernel %s\n", b->options->group.ranks,
             result->threads, result->threads == 1 ? "" : "s", result->transport, result->kernel);

@@ -68,7 +68,9 @@ static void add_point(const fo_measure_bench *b, const fo_measure_result *result
     add_text(f, "computation", fo_measure_bench_emulates(b) ? "emulated" : "measured");
     fo_device_print(&result->device, f->device, sizeof f->device);
     add_text(f, "device", result->device.flops_per_s > 0 ? f->device : NULL);
-    add_text(f, "link", result->link.bytes_per_s > 0 ? "emulated" : "transport");
+    bool asked = o->group.link.bytes_per_s > 0 || o->link_ratio > 0 || o->transfer_s > 0;
+    bool link = result->measured ? result->link.bytes_per_s > 0 : asked;
+    add_text(f, "link", link ? "emulated" : "transport");
     add_real(f, "link_bytes_per_s", "%.6g",
              result->link.bytes_per_s > 0 ? result->link.bytes_per_s : NAN);
     add_real(f, "link_latency_s", "%.6g",

@@ -14,8 +14,7 @@ enum { EVENTS = 1 << 18 };
 
 fo_status fo_measure_report_check(const fo_bench_options *options)
 {
-    fo_status status = options->trace ? fo_trace_check_path(options->trace) : FO_OK;
-    return status == FO_OK && options->report ? fo_trace_check_path(options->report) : status;
+    return fo_trace_check_paths(options->trace, options->report);
 }
 
 /* ---- the page ---------------------------------------------------------------------------------------- */
@@ -60,7 +59,7 @@ static void fill_how(const fo_measure_bench *b, const fo_measure_result *r, text
     fo_measure_print_link(r, t->link, sizeof t->link);
     snprintf(t->how, sizeof t->how,
              "Computation is %s; the link is %s. Times are medians of %d interleaved runs, of the "
-             "slowest rank; the bar shows the 10th to 90th percentile.",
+             "slowest rank; low and high are the 10th and 90th percentile.",
              emulated ? "emulated: real programs, messages and waits, but nothing is computed"
                       : "real and measured",
              r->link.bytes_per_s > 0
@@ -139,7 +138,12 @@ static fo_status trace_strategy(fo_measure_rank *r, int s, fo_timeline **timelin
 static fo_status write_files(const tracer *t, const fo_timeline_part *parts, int count)
 {
     const fo_bench_options *o = t->bench->options;
-    fo_status status = o->trace ? fo_timeline_write(parts, count, o->trace) : FO_OK;
+    const fo_measure_result *r = &t->bench->results[t->point];
+    char note[96];
+    snprintf(note, sizeof note, "%s%s%s%s", r->label, r->label[0] ? ", " : "",
+             fo_measure_bench_emulates(t->bench) ? "emulated computation, " : "",
+             r->link.bytes_per_s > 0 ? "emulated link" : "this machine's memory");
+    fo_status status = o->trace ? fo_trace_timeline_write(parts, count, note, o->trace) : FO_OK;
     if (o->report && (status == FO_OK || status == FO_IO)) {
         fo_status page = write_page(t->bench, t->point, parts, count);
         status = status == FO_OK ? page : status;

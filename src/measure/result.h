@@ -22,6 +22,7 @@ typedef struct fo_measure_result {
     char note[480];    /* why nothing of this point was measured; "" */
     bool entered;      /* the group was started */
     bool interrupted;  /* during this point */
+    bool failed;       /* it could be measured, but a rank died or a wait ended without a message */
     int measured;      /* rows with samples */
     double compute_ms; /* the unsliced computation alone */
     double bound_ms;

@@ -295,6 +295,8 @@ static fo_status runner_rank(fo_group *group, void *arg)
         fo_measure_progress_end(&r->progress);
     if (status == FO_OK && first)
         fill_result(r, result);
+    if (status != FO_OK && fo_group_interrupted(group))
+        result->interrupted = true; /* a wait that had no end before it was asked to */
     /* interrupted ranks return FO_OK: a rank that fails ends the waits of those that are not that far */
     fo_measure_rank_close(&r->rank);
     free(r->alone.t);
@@ -337,5 +339,8 @@ fo_status fo_measure_runner_point(fo_measure_bench *bench, int point)
     if (status == FO_OK || status == FO_INTERRUPTED)
         return status;
     snprintf(result->note, sizeof result->note, "%s", fo_last_error());
+    if (result->interrupted)
+        return FO_INTERRUPTED;
+    result->failed = status != FO_INVALID && status != FO_UNSUPPORTED && status != FO_NO_MEMORY;
     return result->entered ? FO_OK : status;
 }

@@ -61,6 +61,9 @@ fo_status fo_measure_spelling_strategies(const char *list, const fo_measure_fami
         memcpy(s->name, at, length);
         s->name[length] = '\0';
         fo_status status = read_strategy(s, family, backward);
+        for (int i = 0; status == FO_OK && i < *count; i++)
+            if (!strcmp(strategies[i].name, s->name))
+                status = fo_base_error(FO_INVALID, "--overlap lists '%s' twice", s->name);
         if (status != FO_OK)
             return status;
         ++*count;

@@ -55,7 +55,8 @@ typedef struct fo_measure_setup {
 
 typedef struct fo_measure_family {
     const char *name;
-    const char *about; /* "all-gather, fc1, GELU, fc2, reduce-scatter" */
+    const char *about;          /* "all-gather, fc1, GELU, fc2, reduce-scatter" */
+    const char *about_backward; /* NULL where there is none */
     bool has_backward, has_sequences;
     unsigned forms, forms_backward; /* bit fo_measure_form */
     /* FO_INVALID: a size that can't be done. */

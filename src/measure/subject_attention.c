@@ -226,6 +226,7 @@ static fo_status prepare(void *family)
 const fo_measure_family fo_measure_family_attention = {
     .name = "attention",
     .about = "attention and its projection, reduce-scatter",
+    .about_backward = "all-gather, gradients of the projection and of attention",
     .has_backward = true,
     .has_sequences = true,
     .forms = 1 << FO_MEASURE_ROW,

@@ -174,6 +174,7 @@ static fo_status create(void *family, const fo_measure_strategy *strategy, void 
 const fo_measure_family fo_measure_family_row = {
     .name = "row",
     .about = "[rows, ffn/N] . [ffn/N, dim], reduce-scatter",
+    .about_backward = "all-gather, dgrad and wgrad of [ffn/N, dim]",
     .has_backward = true,
     .check = check,
     .sizes = row_sizes,
@@ -192,6 +193,7 @@ const fo_measure_family fo_measure_family_row = {
 const fo_measure_family fo_measure_family_column = {
     .name = "column",
     .about = "all-gather, [rows, dim] . [dim, ffn/N]",
+    .about_backward = "dgrad of [dim, ffn/N], reduce-scatter; all-gather, wgrad",
     .has_backward = true,
     .forms_backward = 1 << FO_MEASURE_APART,
     .check = check,

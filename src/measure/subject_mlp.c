@@ -198,6 +198,7 @@ static fo_status create(void *family, const fo_measure_strategy *strategy, void 
 const fo_measure_family fo_measure_family_mlp = {
     .name = "mlp",
     .about = "all-gather, fc1, GELU, fc2, reduce-scatter",
+    .about_backward = "all-gather, gradients of fc2, GELU and fc1, reduce-scatter; all-gather",
     .has_backward = true,
     .forms = 1 << FO_MEASURE_APART,
     .forms_backward = 1 << FO_MEASURE_APART,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "base/error.h"
 #include "flashoverlap/trace.h"
+#include "trace/page.h"
 
 enum { PATH_BYTES = 4096, BUFFER_BYTES = 1 << 16, ATTEMPTS = 1000 };
 
@@ -50,7 +52,8 @@ static fo_status name_files(fo_trace_out *out, const char *path)
     return FO_OK;
 }
 
-/* What already is at the path may be replaced when it is a file, and only then. */
+/* What already is at the path may be replaced when it is a file of its own, and only then: a link would
+ * be replaced itself, and what it leads to would stay as it was. */
 static fo_status check_place(const char *path)
 {
     struct stat info;
@@ -59,9 +62,11 @@ static fo_status check_place(const char *path)
         return fo_base_error(FO_IO, "the path of a file to write is empty");
     if (path[length - 1] == '/')
         return fo_base_error(FO_IO, "%s names a directory, expected the path of a file", path);
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return fo_base_error(FO_IO, "%s is %s, expected a file or nothing there", path,
-                             S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+                             S_ISDIR(info.st_mode)   ? "a directory"
+                             : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                                     : "not a regular file");
     return FO_OK;
 }
 
@@ -139,6 +144,37 @@ void fo_trace_out_abandon(fo_trace_out *out)
     close(out->file);
     unlink(out->temp);
     free(out);
+}
+
+/* Whether two paths, neither of which need exist, name one file. */
+static bool same_place(const char *a, const char *b)
+{
+    const char *paths[2] = {a, b}, *names[2];
+    struct stat folders[2];
+    for (int i = 0; i < 2; i++) {
+        const char *slash = strrchr(paths[i], '/');
+        char folder[PATH_BYTES];
+        names[i] = slash ? slash + 1 : paths[i];
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - paths[i]) + 1 : 1,
+                 slash ? paths[i] : ".");
+        if (stat(folder, &folders[i]) != 0)
+            return false;
+    }
+    return folders[0].st_dev == folders[1].st_dev && folders[0].st_ino == folders[1].st_ino &&
+           !strcmp(names[0], names[1]);
+}
+
+fo_status fo_trace_check_paths(const char *trace, const char *report)
+{
+    fo_status status = trace ? fo_trace_check_path(trace) : FO_OK;
+    if (status == FO_OK && report)
+        status = fo_trace_check_path(report);
+    if (status == FO_OK && trace && report && same_place(trace, report))
+        return fo_base_error(FO_INVALID,
+                             "the trace and the report are to be written to one file, %s and %s, "
+                             "expected a file each",
+                             trace, report);
+    return status;
 }
 
 fo_status fo_trace_check_path(const char *path)

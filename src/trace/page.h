@@ -48,6 +48,14 @@ typedef struct fo_page {
     int curve_count;
 } fo_page;
 
+/* fo_timeline_write with a note behind every label: "flash, emulated link". */
+fo_status fo_trace_timeline_write(const fo_timeline_part *parts, int count, const char *note,
+                                  const char *path);
+
+/* Whether both files can be made, and are two; either may be NULL. To be asked before a long run. FO_IO,
+ * FO_INVALID. */
+fo_status fo_trace_check_paths(const char *trace, const char *report);
+
 /* Writes the page, beside and renamed: the file is complete or as it was. Strings are escaped. FO_IO with
  * the system's reason, FO_NO_MEMORY. */
 fo_status fo_trace_page_write(const fo_page *page, const char *path);

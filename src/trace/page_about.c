@@ -21,8 +21,8 @@ static void put_meaning(fo_trace_out *out)
          "100 · (1 − ECT ÷ ECT of <em>none</em>): the part of what <em>none</em> pays for "
          "communication that this strategy does not. 0 for <em>none</em> itself."},
         {"Exposed",
-         "What the slowest rank waits: communication in flight, no computation running. The "
-         "rest of ECT is slicing and handling."},
+         "What the slowest rank waits: communication in flight, no computation running. ECT "
+         "also holds slicing and handling; a wait for a slower rank is exposed, but not ECT."},
         {"Bound",
          "What no schedule can beat: the computation alone, or the transfer of all bytes of the "
          "busiest rank plus the computation on the smallest unit waited for, whichever is longer. "

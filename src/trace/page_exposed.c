@@ -115,15 +115,20 @@ static void put_wait(fo_trace_out *out, const fo_timeline *timeline, const wait 
     put_time(out, w->ns, longest, decimals);
 }
 
+/* What is not shown line by line: a line a rank. */
 static void put_rest(fo_trace_out *out, const wait_table *table, int decimals)
 {
-    int64_t sum = 0;
-    for (int64_t i = SHOWN; i < table->count; i++)
-        sum += table->waits[i].ns;
-    fo_trace_print(out, "<tr><th scope=\"row\" colspan=\"3\">%" PRId64 " more, together</th><td>",
-                   table->count - SHOWN);
-    fo_trace_put_figure(out, (double)sum / 1e6, decimals);
-    fo_trace_put(out, "</td><td></td></tr>\n");
+    for (int64_t first = SHOWN, next; first < table->count; first = next) {
+        int64_t sum = 0;
+        int rank = table->waits[first].rank;
+        for (next = first; next < table->count && table->waits[next].rank == rank; next++)
+            sum += table->waits[next].ns;
+        fo_trace_print(out, "<tr><th scope=\"row\">%" PRId64 " more%s</th><td>%d</td><td></td><td>",
+                       next - first, first == SHOWN && rank == table->waits[0].rank ? "" : ", all",
+                       rank);
+        fo_trace_put_figure(out, (double)sum / 1e6, decimals);
+        fo_trace_put(out, "</td><td></td></tr>\n");
+    }
 }
 
 static void put_table(fo_trace_out *out, const fo_timeline_part *part, const wait_table *table,

@@ -119,7 +119,7 @@ static void put_against_none(fo_trace_out *out, const fo_page_row *none, const f
     if (isfinite(best->hidden_pct)) {
         fo_trace_put(out, " hides <span class=\"figure\">");
         fo_trace_put_figure(out, best->hidden_pct, 1);
-        fo_trace_put(out, " %</span> of the communication that none exposes: ");
+        fo_trace_put(out, " %</span> of what communication costs none: ");
     } else {
         fo_trace_put(out, " is faster than none: ");
     }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "trace/lanes.h"
+#include "trace/page.h"
 
 typedef struct writer {
     fo_trace_out *out;
@@ -254,4 +255,24 @@ fo_status fo_timeline_write(const fo_timeline_part *parts, int count, const char
     }
     put_dropped(&w, parts, count);
     return fo_trace_out_commit(w.out);
+}
+
+fo_status fo_trace_timeline_write(const fo_timeline_part *parts, int count, const char *note,
+                                  const char *path)
+{
+    enum { LABEL = 160 };
+    fo_timeline_part *noted = calloc((size_t)count + 1, sizeof *noted);
+    char(*labels)[LABEL] = calloc((size_t)count + 1, sizeof *labels);
+    fo_status status = FO_OK;
+    if (!noted || !labels)
+        status = fo_base_error(FO_NO_MEMORY, "%s: no memory for %d labels", path, count);
+    for (int i = 0; status == FO_OK && i < count; i++) {
+        snprintf(labels[i], LABEL, "%s, %s", parts[i].label, note);
+        noted[i] = (fo_timeline_part){labels[i], parts[i].timeline};
+    }
+    if (status == FO_OK)
+        status = fo_timeline_write(noted, count, path);
+    free(labels);
+    free(noted);
+    return status;
 }

@@ -155,22 +155,25 @@ static fo_status split_names(fo_train_comparison *c, const char *list)
         fo_train_way *w = &c->ways[c->count];
         fo_strategy parsed;
         if (c->count > FO_TRAIN_STRATEGIES)
-            return fo_base_error(FO_INVALID, "--overlap lists more than %d strategies",
+            return fo_base_error(FO_INVALID, "--compare lists more than %d strategies",
                                  FO_TRAIN_STRATEGIES);
         if (!length || length >= sizeof w->overlap)
             return fo_base_error(FO_INVALID,
-                                 "--overlap '%s': expected names separated by commas, such as "
+                                 "--compare '%s': expected names separated by commas, such as "
                                  "none,slice:4,flash",
                                  list);
         memcpy(w->overlap, at, length);
         c->count++;
         fo_status status = fo_strategy_parse(w->overlap, &parsed);
+        for (int i = 1; status == FO_OK && i < c->count - 1; i++)
+            if (!strcmp(c->ways[i].overlap, w->overlap))
+                status = fo_base_error(FO_INVALID, "--compare lists '%s' twice", w->overlap);
         if (status != FO_OK)
             return status;
         at += length + (at[length] == ',');
     }
     return c->count > 1 ? FO_OK
-                        : fo_base_error(FO_INVALID, "--overlap is empty, expected strategies such "
+                        : fo_base_error(FO_INVALID, "--compare is empty, expected strategies such "
                                                     "as none,slice:4,flash");
 }
 

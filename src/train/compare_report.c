@@ -9,8 +9,7 @@
 
 fo_status fo_train_compare_check_files(const fo_train_options *options)
 {
-    fo_status status = options->trace ? fo_trace_check_path(options->trace) : FO_OK;
-    return status == FO_OK && options->report ? fo_trace_check_path(options->report) : status;
+    return fo_trace_check_paths(options->trace, options->report);
 }
 
 /* What a page points to. */
@@ -113,7 +112,9 @@ fo_status fo_train_compare_write_files(const fo_train_comparison *c, const fo_tr
         return fo_base_error(FO_NO_MEMORY, "no memory for the report");
     fill_rows(c, rows, t);
     fill_texts(c, rows, t);
-    fo_status status = o->trace ? fo_timeline_write(t->parts, t->parts_count, o->trace) : FO_OK;
+    const char *note = c->link.bytes_per_s > 0 ? "emulated link" : "this machine's memory";
+    fo_status status =
+        o->trace ? fo_trace_timeline_write(t->parts, t->parts_count, note, o->trace) : FO_OK;
     if (status == FO_OK && o->report)
         status = write_page(c, t);
     free(t);
