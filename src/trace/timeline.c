@@ -1,5 +1,6 @@
 /* Chrome trace JSON: one event a line. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -153,14 +153,20 @@ static void bad_strategies_are_named(void **state)
         if (!strstr(fo_last_error(), cases[i].sentence))
             fail_msg("'%s' gave: %s", cases[i].list, fo_last_error());
     }
-    char many[FO_MEASURE_STRATEGIES * 5 + 6] = "";
+    char many[FO_MEASURE_STRATEGIES * 9 + 10] = "";
     fo_measure_strategy s[FO_MEASURE_STRATEGIES];
     int count;
-    for (int i = 0; i <= FO_MEASURE_STRATEGIES; i++)
-        strcat(many, i ? ",none" : "none");
+    for (int i = 0; i <= FO_MEASURE_STRATEGIES; i++) {
+        size_t used = strlen(many);
+        snprintf(many + used, sizeof many - used, "%sslice:%d", i ? "," : "", i + 1);
+    }
     assert_int_equal(fo_measure_spelling_strategies(many, &fo_measure_family_row, false, s, &count),
                      FO_INVALID);
     assert_non_null(strstr(fo_last_error(), "more than 16"));
+    assert_int_equal(fo_measure_spelling_strategies("none,flash,none", &fo_measure_family_row,
+                                                    false, s, &count),
+                     FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "'none' twice"));
 }
 
 static void sweeps_are_read(void **state)
