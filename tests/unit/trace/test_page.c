@@ -91,9 +91,9 @@ static void test_figures(void **state)
         "<h1>mlp forward, 2 ranks</h1>", "512 rows, bf16", "flashoverlap bench mlp --ranks 2",
         "an abacus", "lang=\"en\"", "name=\"viewport\"",
         /* the headline */
-        "<strong>flash</strong> hides <span class=\"figure\">96.5 %</span> of the communication "
-        "that "
-        "none exposes: <span class=\"figure\">122.3 ms</span> → <span class=\"figure\">78.6 "
+        "<strong>flash</strong> hides <span class=\"figure\">96.5 %</span> of what "
+        "communication costs none: <span class=\"figure\">122.3 ms</span> → <span "
+        "class=\"figure\">78.6 "
         "ms</span>, "
         "<span class=\"figure\">36 % faster</span>.",
         "No strategy is faster than <strong>none</strong>: <span class=\"figure\">61.23 ms</span>",
