@@ -93,7 +93,8 @@ fo_device fo_group_device(const fo_group *group);
 
 /* Zeroed, 64-byte aligned memory that peers can read in place. Owned by the calling rank; freed by
  * fo_group_free or when the group ends. NULL when exhausted (fo_last_error says how much was asked).
- * Plans accept any memory; inputs that travel are moved without a copy only from this memory. */
+ * Plans accept any memory; inputs that travel are moved without a copy only from this memory. After a failure
+ * (FO_PEER, FO_TIMEOUT) a peer thread of "self" may still read what travelled: free it after the group ended. */
 void *fo_group_alloc(fo_group *group, size_t bytes);
 void fo_group_free(fo_group *group, void *memory);
 

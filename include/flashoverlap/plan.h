@@ -13,7 +13,7 @@
  *                   dw += g^T . x;  db += colsum(dy of the own shard)
  * ALL_GATHER        y = all_gather(x)                                 x, type T
  * REDUCE_SCATTER    y = reduce_scatter(x) + bias                      x partials (wire)
- * MLP_FORWARD       h = gelu(all_gather(x) . w^T + bias);             x (T), and y partials (wire):
+ * MLP_FORWARD       h = act(all_gather(x) . w^T + bias);             x (T), and y partials (wire):
  *                   y = reduce_scatter(h . w2^T) + bias2              one program, no barrier between
  * ATTENTION_FORWARD a = attention(x);                                 y partials (wire), query slice by
  *                   y = reduce_scatter(a . w^T) + bias                query slice
@@ -118,7 +118,7 @@ typedef struct fo_plan_desc {
     fo_dtype dtype;      /* T */
     fo_dtype wire;       /* type of travelling partial sums; FO_BF16 needs no bf16 computation */
     fo_dtype y_dtype;    /* COLUMN_FORWARD only */
-    fo_activation act;   /* COLUMN_FORWARD and ROW_BACKWARD */
+    fo_activation act;   /* COLUMN_FORWARD, MLP_FORWARD and ROW_BACKWARD */
     const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m";
                               NULL: "flash" */
     const char *name;    /* for messages and reports, copied; NULL: the operation's name */
@@ -173,6 +173,8 @@ typedef struct fo_plan fo_plan;
  * verified here. FO_INVALID: a size, type or strategy that can't be done, with the nearest that can.
  * FO_NO_MEMORY. *plan is NULL on failure. */
 fo_status fo_plan_create(fo_group *group, const fo_plan_desc *desc, fo_plan **plan);
+/* Waits, at most for the deadline, until peers have finished reading what the last execution sent; when they have
+ * not, the group is failed. */
 void fo_plan_destroy(fo_plan *plan);
 
 /* Runs the operation. Collective, blocking. When it returns FO_OK all arguments may be reused. On

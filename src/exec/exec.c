@@ -238,7 +238,8 @@ fo_status fo_exec_settle(fo_exec *exec)
     fo_status status = drain(exec, true);
     exec->recorder = recorder;
     exec->unfinished = 0; /* also after a failure: nothing more will come */
-    return status;
+    /* the memory may be given back now: nobody may read it later and call that a result */
+    return status == FO_OK ? FO_OK : fail_group(exec, status);
 }
 
 fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
@@ -248,7 +249,7 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     exec->context = context;
     fo_status status = fo_exec_settle(exec);
     if (status != FO_OK)
-        return fail_group(exec, status);
+        return status;
     exec->last_progress_ns = 0;
     fo_exec_progress_rewind(exec);
     fo_exec_record_begin(exec);
@@ -265,6 +266,7 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     if (status != FO_OK)
         exec->unfinished = 0;
     exec->stats.runs++;
+    exec->executions++;
     exec->stats.tasks += exec->program->task_count;
     exec->stats.total_ns += fo_base_clock_ns() - begin;
     return status == FO_OK ? FO_OK : fail_group(exec, status);

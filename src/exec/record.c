@@ -17,7 +17,7 @@ static void describe(const fo_exec *exec, fo_event *event, const fo_task *task)
     event->sub = task->sub;
     event->row = task->row;
     event->rows = task->rows;
-    event->execution = (int32_t)exec->stats.runs;
+    event->execution = (int32_t)exec->executions;
     if (task->kind == FO_TASK_SEND || task->kind == FO_TASK_RECV) {
         event->peer = task->peer;
         event->channel = task->channel;
@@ -83,7 +83,7 @@ void fo_exec_record_wait(fo_exec *exec, int32_t index, int64_t begin, int64_t en
 static uint64_t flow_of(const fo_exec *exec, const fo_task *task, int32_t place)
 {
     bool send = task->kind == FO_TASK_SEND;
-    uint64_t parts[] = {exec->tag + (uint64_t)task->channel, (uint64_t)exec->stats.runs,
+    uint64_t parts[] = {exec->tag + (uint64_t)task->channel, (uint64_t)exec->executions,
                         (uint64_t)(send ? exec->program->rank : task->peer),
                         (uint64_t)(send ? task->peer : exec->program->rank), (uint64_t)place};
     uint64_t hash = 0xcbf29ce484222325u;

@@ -81,7 +81,7 @@ void fo_trace_local(fo_group *group, const char *name, int64_t begin_ns)
 
 static fo_status send_bytes(fo_endpoint *endpoint, const void *data, size_t bytes)
 {
-    fo_request request;
+    fo_request request = {0};
     fo_status status = endpoint->ops->isend(endpoint, &request, 0,
                                             FO_GROUP_FIRST_OWN_TAG + TAG_TRACE, data, bytes, 0);
     return status == FO_OK ? fo_transport_wait_request(endpoint, &request, "trace") : status;
@@ -89,7 +89,7 @@ static fo_status send_bytes(fo_endpoint *endpoint, const void *data, size_t byte
 
 static fo_status receive_bytes(fo_endpoint *endpoint, int peer, void *data, size_t bytes)
 {
-    fo_request request;
+    fo_request request = {0};
     fo_status status = endpoint->ops->irecv(endpoint, &request, peer,
                                             FO_GROUP_FIRST_OWN_TAG + TAG_TRACE, data, bytes);
     return status == FO_OK ? fo_transport_wait_request(endpoint, &request, "trace") : status;
@@ -279,6 +279,10 @@ fo_status fo_trace_stop(fo_group *group, fo_timeline **timeline)
         else if (all)
             fo_timeline_free(&all->timeline);
     }
+    /* requests, and what they point to, are abandoned */
+    if (status != FO_OK && status != FO_PEER)
+        fo_group_inner(group)->ops->fail(fo_group_inner(group), fo_group_rank(group),
+                                         fo_last_error());
     drop_recorder(group);
     return status;
 }

@@ -15,7 +15,9 @@ static fo_dtype role_dtype(const fo_plan *plan, fo_buffer_role role)
 /* v = tile + what was received + bias, into a partial, a running sum or the result. */
 static void finish_partial(fo_plan *plan, const fo_exec_tile *tile, const float *c)
 {
-    bool last = tile->out_role == FO_BUFFER_OUTPUT;
+    fo_op op = plan->desc.op;
+    bool last =
+        tile->out_role == FO_BUFFER_OUTPUT && op != FO_COLUMN_BACKWARD && op != FO_COLUMN_DGRAD;
     fo_epilogue epilogue = {
         .add = tile->add,
         .add_dtype = role_dtype(plan, tile->add_role),

@@ -200,7 +200,7 @@ static const char *missing_argument(const fo_plan *plan, const fo_plan_args *a)
                {DX, a->dx, "dx"},
                {DW, a->dw || !weight, "dw"},
                {W2, a->w2 || !weight2, "w2"},
-               {ACT, a->act, "act"},
+               {ACT, a->act || !d->hidden, "act"},
                {ATT, a->att, "att"},
                {QKV, a->qkv, "qkv"},
                {LSE, a->lse, "lse"},
@@ -210,7 +210,8 @@ static const char *missing_argument(const fo_plan *plan, const fo_plan_args *a)
             return all[i].name;
     if (d->op == FO_REDUCE_SCATTER && !a->x && !a->produce)
         return "x";
-    return has_activation(plan) && !a->pre ? "pre" : NULL;
+    int64_t width = mlp ? d->hidden : d->op == FO_COLUMN_FORWARD ? d->out : d->in; /* of pre */
+    return has_activation(plan) && width && !a->pre ? "pre" : NULL;
 }
 
 fo_status fo_op_describe_check_args(const fo_plan *plan, const fo_plan_args *args)

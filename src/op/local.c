@@ -68,6 +68,8 @@ static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
 static fo_status local_slot(fo_plan *plan, int slot, int64_t step)
 {
     fo_status status = FO_OK;
+    if (!plan->shard_rows && input_role(plan, slot) == FO_BUFFER_SHARD)
+        return FO_OK; /* an empty shard cannot stand in for others */
     if (plan->shard_rows < step && fo_group_size(plan->group) > 1)
         step = plan->shard_rows ? plan->shard_rows : 1; /* the stand-in has no more rows */
     for (int64_t row = 0; status == FO_OK && row < plan->desc.rows; row += step) {

@@ -253,17 +253,21 @@ static void *self_alloc(fo_endpoint *endpoint, size_t bytes)
     return block + 1;
 }
 
-static void self_free(fo_endpoint *endpoint, void *memory)
+static void free_block(self_rank *self, self_block *block)
 {
-    if (!memory)
-        return;
-    self_rank *self = self_of(endpoint);
-    self_block *block = (self_block *)memory - 1;
     *(block->before ? &block->before->next : &self->blocks) = block->next;
     if (block->next)
         block->next->before = block->before;
     self->memory_left += block->bytes;
     free(block);
+}
+
+/* After a failure a peer may still be reading what it had a view of: kept until all threads have ended. */
+static void self_free(fo_endpoint *endpoint, void *memory)
+{
+    self_rank *self = self_of(endpoint);
+    if (memory && !has_failed(self))
+        free_block(self, (self_block *)memory - 1);
 }
 
 static void declare(self_group *group, int writer, int rank, const char *cause)
@@ -339,7 +343,7 @@ static void close_rank(self_rank *self)
         self->chunks = next;
     }
     while (self->blocks)
-        self_free(&self->base, self->blocks + 1);
+        free_block(self, self->blocks);
     fo_transport_match_free(&self->match);
     if (self->group) {
         pthread_cond_destroy(&self->bell);
