@@ -202,7 +202,7 @@ static void test_sub_begin(void **state)
             }
 }
 
-/* 0: chosen from the shape. With weight gradients one sub-slice a quantum, up to 16; else one. */
+/* 0: chosen from the shape. With weight gradients one sub-slice a quantum, up to 16 (JOINT: 2); else one. */
 static void test_default_parts(void **state)
 {
     static const struct {
@@ -211,7 +211,7 @@ static void test_default_parts(void **state)
         int subs;
     } cases[] = {{FO_PATTERN_GATHER, 400, 1}, {FO_PATTERN_REDUCE, 400, 1},
                  {FO_PATTERN_GATHER2, 12, 2}, {FO_PATTERN_GATHER2, 400, 16},
-                 {FO_PATTERN_JOINT, 24, 3},   {FO_PATTERN_JOINT, 3, 1},
+                 {FO_PATTERN_JOINT, 24, 2},   {FO_PATTERN_JOINT, 3, 1},
                  {FO_PATTERN_WGRAD, 24, 3},   {FO_PATTERN_BLOCK, 400, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
