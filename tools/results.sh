@@ -97,7 +97,7 @@ command_line bash bench/overhead.sh build
 section "Against PyTorch on the same cores" \
     "The same training step in turns with every form of PyTorch that runs here (bench/torch_step.py); PyTorch with \
 float32 weights is the like of ours, pure bf16 weights are shown beside it."
-command_line bash bench/against_torch.sh --build build --venv build/torch
+command_line bash bench/against_torch.sh --rounds 2 --steps 2 --build build --venv build/torch
 
 # ---- running them ------------------------------------------------------------------------------------------
 chosen() # number
