@@ -74,7 +74,7 @@ struct fo_exec {
     /* of recording (record.c) */
     fo_recorder *const *recorder;
     int32_t record_name;
-    int64_t executions; /* since the executor was made */
+    int64_t executions;              /* since the executor was made */
     fo_event *open_tile, *open_wait; /* may be made longer */
     int32_t open_task;
 };
