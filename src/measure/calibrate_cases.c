@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/quantile.h"
 #include "flashoverlap/plan.h"
 #include "measure/calibrate.h"
 #include "measure/measure.h"
@@ -151,10 +152,10 @@ void fo_measure_calibrate_cases(fo_measure_calibration *c, const fo_kernel *kern
 
 fo_measure_figure fo_measure_calibrate_figure(const fo_measure_case *which)
 {
-    fo_measure_figure figure = {.median_s = fo_measure_median(which->seconds, which->samples)};
-    figure.best_s = fo_measure_percentile(which->seconds, which->samples, 0);
-    figure.spread_s = fo_measure_percentile(which->seconds, which->samples, 0.75) -
-                      fo_measure_percentile(which->seconds, which->samples, 0.25);
+    fo_measure_figure figure = {.median_s = fo_base_median(which->seconds, which->samples)};
+    figure.best_s = fo_base_percentile(which->seconds, which->samples, 0);
+    figure.spread_s = fo_base_percentile(which->seconds, which->samples, 0.75) -
+                      fo_base_percentile(which->seconds, which->samples, 0.25);
     double relative = figure.spread_s / figure.median_s;
     figure.confidence = which->samples >= 5 && relative <= 0.05   ? "high"
                         : which->samples >= 3 && relative <= 0.20 ? "medium"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/quantile.h"
 #include "measure/calibrate.h"
 #include "measure/measure.h"
 
@@ -32,7 +33,7 @@ static double rate(const fo_measure_calibration *c, const fo_measure_case *line,
         if (same_line(which, line) && which->rows == rows && which->samples)
             rates[count++] = which->flops / fo_measure_calibrate_figure(which).median_s * 1e-9;
     }
-    return fo_measure_median(rates, count);
+    return fo_base_median(rates, count);
 }
 
 static void put_conditions(const fo_measure_calibration *c, const char *what,

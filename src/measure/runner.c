@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quantile.h"
 #include "measure/bound.h"
 #include "measure/measure.h"
 #include "measure/progress.h"
@@ -119,7 +120,7 @@ static fo_status set_link(runner *r)
             times[i] = mine.ms;
         }
         if (status == FO_OK)
-            transfer_s = o->link_ratio * fo_measure_median(times, repeats) * 1e-3;
+            transfer_s = o->link_ratio * fo_base_median(times, repeats) * 1e-3;
     }
     if (status != FO_OK || !(transfer_s > 0))
         return status;
@@ -186,10 +187,10 @@ static void fill_row(const runner *r, int s, fo_measure_row *row)
     const samples *of = &r->of[s];
     int first = fo_measure_rank_first(&r->rank);
     row->samples = of->count;
-    row->t_ms = fo_measure_median(of->t, of->count);
-    row->low_ms = fo_measure_percentile(of->t, of->count, 0.1);
-    row->high_ms = fo_measure_percentile(of->t, of->count, 0.9);
-    row->exposed_ms = fo_measure_median(of->exposed, of->count);
+    row->t_ms = fo_base_median(of->t, of->count);
+    row->low_ms = fo_base_percentile(of->t, of->count, 0.1);
+    row->high_ms = fo_base_percentile(of->t, of->count, 0.9);
+    row->exposed_ms = fo_base_median(of->exposed, of->count);
     row->bits = r->rank.setup.emulated ? -1 : r->hashes[s] == r->hashes[first];
     snprintf(row->note, sizeof row->note, "%s",
              !r->rank.subjects[s] ? r->rank.notes[s]
@@ -204,7 +205,7 @@ static void fill_result(const runner *r, fo_measure_result *result)
     double t_none = NAN;
     bench->family->sizes(bench->options, &bench->points[r->rank.point], &sizes);
     result->interrupted = r->interrupted;
-    result->compute_ms = fo_measure_median(r->alone.t, r->alone.count);
+    result->compute_ms = fo_base_median(r->alone.t, r->alone.count);
     result->wire_bytes = r->wire_bytes;
     result->link = fo_group_link(r->rank.group);
     result->bound_ms = sizes.bound_computes

@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantile.h"
 #include "train/compare.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------- */
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The first step warms up and counts only when it is the only one. */
 static int64_t first_counted(const fo_train_comparison *c)
@@ -24,16 +19,7 @@ static int64_t first_counted(const fo_train_comparison *c)
 static double percentile(const fo_train_comparison *c, const double *values, double part)
 {
     int64_t skip = first_counted(c), count = c->steps - skip;
-    double *sorted = malloc((size_t)count * sizeof *sorted);
-    if (!sorted)
-        return NAN;
-    memcpy(sorted, values + skip, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    double at = part * (double)(count - 1);
-    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
-    double value = sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
-    free(sorted);
-    return value;
+    return fo_base_percentile(values + skip, count, part);
 }
 
 void fo_train_compare_rows(const fo_train_comparison *c, fo_train_row *rows)

@@ -5,6 +5,7 @@
 #include "base/bf16.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quantile.h"
 #include "flashoverlap/plan.h"
 #include "train/train.h"
 
@@ -78,7 +79,7 @@ static fo_status layer_time(layer *l, double *seconds)
             status = fo_train_agree_max(l->group, mine, &times[i]);
     }
     if (status == FO_OK)
-        *seconds = fo_train_median(times, REPEATS);
+        *seconds = fo_base_median(times, REPEATS);
     return status;
 }
 

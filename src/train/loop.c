@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quantile.h"
 #include "train/train.h"
 
 /* One rank's run. */
@@ -83,8 +84,8 @@ static void fill_result(run *r)
     result->step = r->step;
     result->loss = r->loss;
     result->val_loss = r->val_loss;
-    result->step_ms = fo_train_median(r->step_ms + skip, r->count - skip);
-    result->exposed_ms = fo_train_median(r->exposed_ms + skip, r->count - skip);
+    result->step_ms = fo_base_median(r->step_ms + skip, r->count - skip);
+    result->exposed_ms = fo_base_median(r->exposed_ms + skip, r->count - skip);
     fo_train_figures figures = figures_of(r, result->step_ms);
     result->tokens_per_s = figures.tokens_per_s;
     result->mfu = figures.mfu;

@@ -159,9 +159,4 @@ fo_status fo_train_link(const fo_train_job *job, fo_group *group);
 int32_t fo_train_sample_pick(const float *logits, int64_t count, double temperature, int64_t top_k,
                              uint64_t seed, uint64_t index, float *scratch);
 
-/* ---- median.c ----------------------------------------------------------------------------------------- */
-
-/* Median of count values (reordered); NaN for none. */
-double fo_train_median(double *values, int64_t count);
-
 #endif

@@ -1,5 +1,4 @@
-/* Order statistics. */
-#include "measure/measure.h"
+#include "base/quantile.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double fo_measure_percentile(const double *values, int count, double part)
+double fo_base_percentile(const double *values, int64_t count, double part)
 {
     if (count < 1)
         return NAN;
@@ -20,15 +19,14 @@ double fo_measure_percentile(const double *values, int count, double part)
         return NAN;
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, compare);
-    double at = part * (count - 1);
-    int low = (int)at < count - 1 ? (int)at : count - 1;
-    int high = low < count - 1 ? low + 1 : low;
-    double value = sorted[low] + (at - low) * (sorted[high] - sorted[low]);
+    double at = part * (double)(count - 1);
+    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
+    double value = sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
     free(sorted);
     return value;
 }
 
-double fo_measure_median(const double *values, int count)
+double fo_base_median(const double *values, int64_t count)
 {
-    return fo_measure_percentile(values, count, 0.5);
+    return fo_base_percentile(values, count, 0.5);
 }
