@@ -218,23 +218,16 @@ static fo_status second_tile(fo_plan *plan, const fo_exec_tile *tile)
     return plan->attention ? attention_grad(plan, tile) : wgrad(plan, tile);
 }
 
-/* Of the product that a tile belongs to: none and slice:k compute a chunk of every shard as one. */
-static int64_t slice_rows(const fo_plan *plan, const fo_task *task)
-{
-    if (plan->strategy.kind != FO_STRATEGY_NONE && plan->strategy.kind != FO_STRATEGY_SLICE)
-        return task->rows;
-    int64_t rows = 0;
-    for (int32_t t = 0; plan->program && t < plan->program->task_count; t++) {
-        const fo_task *other = &plan->program->tasks[t];
-        if (other->kind == task->kind && other->slot == task->slot && other->sub == task->sub)
-            rows += other->rows;
-    }
-    return rows > task->rows ? rows : task->rows; /* alone, outside the program, it is the whole */
-}
-
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
 {
     fo_plan *plan = context;
+    if (plan->slice_rows)
+        plan->kernel->slice(plan->slice_rows[tile->task - plan->program->tasks]);
+    return fo_op_compute_rows(plan, tile);
+}
+
+fo_status fo_op_compute_rows(fo_plan *plan, const fo_exec_tile *tile)
+{
     if (tile->task->kind == FO_TASK_ADD) {
         add_tile(plan, tile);
         return FO_OK;
@@ -244,8 +237,6 @@ fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile)
                               role_dtype(plan, tile->out_role), tile->rows * plan->width_out);
         return FO_OK;
     }
-    if (plan->kernel->slice)
-        plan->kernel->slice(slice_rows(plan, tile->task));
     return tile->task->slot ? second_tile(plan, tile) : first_tile(plan, tile);
 }
 

@@ -62,7 +62,9 @@ static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
                         : fo_op_describe_external(plan, plan->args, tile.out_role);
         tile.out = out + row * plan->row_bytes[tile.out_role];
     }
-    return fo_op_compute_tile(plan, &tile);
+    if (plan->kernel->slice)
+        plan->kernel->slice(plan->desc.rows);
+    return fo_op_compute_rows(plan, &tile);
 }
 
 static fo_status local_slot(fo_plan *plan, int slot, int64_t step)

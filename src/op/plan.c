@@ -189,6 +189,30 @@ static void choose_tiles(fo_plan *plan)
         plan->wgrad_rows = plan->tile_rows > FO_WGRAD_ROWS ? plan->tile_rows : FO_WGRAD_ROWS;
 }
 
+/* none and slice:k compute a chunk of every shard as one product; in the others a task is one. */
+static fo_status lay_out_slices(fo_plan *plan)
+{
+    const fo_program *program = plan->program;
+    bool chunks =
+        plan->strategy.kind == FO_STRATEGY_NONE || plan->strategy.kind == FO_STRATEGY_SLICE;
+    if (!plan->kernel->slice)
+        return FO_OK;
+    plan->slice_rows = calloc((size_t)program->task_count + 1, sizeof *plan->slice_rows);
+    if (!plan->slice_rows)
+        return fo_base_error(FO_NO_MEMORY, "%s: no memory for %d tasks", plan->name,
+                             (int)program->task_count);
+    for (int32_t t = 0; t < program->task_count; t++) {
+        const fo_task *task = &program->tasks[t];
+        for (int32_t u = 0; u < program->task_count; u++) {
+            const fo_task *other = &program->tasks[u];
+            bool same = chunks && other->kind == task->kind && other->slot == task->slot &&
+                        other->sub == task->sub;
+            plan->slice_rows[t] += same || u == t ? other->rows : 0;
+        }
+    }
+    return FO_OK;
+}
+
 static fo_status set_up(fo_plan *plan)
 {
     fo_status status = fo_strategy_parse(plan->overlap, &plan->strategy);
@@ -199,6 +223,8 @@ static fo_status set_up(fo_plan *plan)
     choose_tiles(plan);
     fo_op_describe_sizes(plan);
     status = build_program(plan);
+    if (status == FO_OK)
+        status = lay_out_slices(plan);
     if (status == FO_OK)
         status = create_kernels(plan);
     if (status == FO_OK)
@@ -247,6 +273,7 @@ void fo_plan_destroy(fo_plan *plan)
         plan->kernel->attention_destroy(plan->attention);
     free(plan->packed);
     free(plan->packed2);
+    free(plan->slice_rows);
     free(plan->tile);
     free(plan->local_out);
     free(plan->waits);

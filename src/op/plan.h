@@ -19,6 +19,8 @@ struct fo_plan {
     int64_t width_out; /* elements of a row of partial sums, or of the first computation's output */
     fo_strategy strategy;
     fo_program *program;
+    int64_t
+        *slice_rows; /* by task, of the product it belongs to; NULL where the kernel does not ask */
     fo_exec *exec;
     fo_gemm *gemm;   /* forward or dgrad, NULL without a weight */
     fo_gemm *gemm2;  /* MLP: the second product */
@@ -54,6 +56,8 @@ void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_
 /* ---- compute.c ---- */
 /* The executor's callback; context is the plan. */
 fo_status fo_op_compute_tile(void *context, const fo_exec_tile *tile);
+/* The same of a tile whose task is none of the program's. */
+fo_status fo_op_compute_rows(fo_plan *plan, const fo_exec_tile *tile);
 /* Packs the weights of plan->args unless the same version is packed already; context is the plan. */
 fo_status fo_op_compute_pack(void *context);
 /* A piece of what the caller gave to do meanwhile; context is the plan. */
