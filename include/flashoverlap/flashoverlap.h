@@ -6,6 +6,7 @@
 #include "flashoverlap/calibrate.h"
 #include "flashoverlap/group.h"
 #include "flashoverlap/info.h"
+#include "flashoverlap/job.h"
 #include "flashoverlap/plan.h"
 #include "flashoverlap/rows.h"
 #include "flashoverlap/schedule.h"

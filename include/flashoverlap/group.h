@@ -2,7 +2,7 @@
  *
  * A group is N ranks that execute plans together. The embedded default forks N processes over
  * anonymous shared memory ("shm"); "self" runs the ranks as threads of the calling process and
- * serves tests. A group handle belongs to the rank (process or thread) that received it and is not
+ * serves tests; "mpi" joins the job that a launcher started. A group handle belongs to the rank (process or thread) that received it and is not
  * shared between threads.
  */
 #ifndef FLASHOVERLAP_GROUP_H
@@ -59,7 +59,9 @@ typedef struct fo_group fo_group;
 typedef struct fo_group_options {
     int ranks;             /* N >= 1 */
     int threads;           /* computing threads a rank; 0: cores / ranks, at least 1 */
-    const char *transport; /* "shm", "self"; NULL: "shm" */
+    const char *transport; /* "shm", "self", "mpi"; NULL: "mpi" in a job of a launcher (job.h), else "shm" */
+    int nodes; /* machines the ranks are spread over, equally many on each, in rank order: for strategy
+                  "hier"; 0: as the hosts of the job are */
     const char *kernel; /* "onednn", "ref", "emulated"; NULL: the best one built in, or "emulated"
                               when a device is given */
     fo_device device;   /* of kernel "emulated" */
@@ -113,6 +115,25 @@ fo_link fo_group_link(const fo_group *group);
 /* Whether the user asked to stop (SIGINT or SIGTERM reached the launching process). Ranks may see it at
  * different times: agree on it (fo_group_allgather) before acting on it. */
 bool fo_group_interrupted(const fo_group *group);
+
+/* ---- groups of a group ---- */
+
+/* Ranks that give the same color (>= 0) form a group, numbered in the order of their ranks here. Collective over
+ * `group`. Memory, the emulated link and failure are the parent's. A rank executes plans of a group and of groups
+ * split from it one at a time, or started (fo_plan_start) behind one another. fo_group_close ends it, after its
+ * plans are destroyed and before the parent ends; a collective over the new group. */
+fo_status fo_group_split(fo_group *group, int color, fo_group **sub);
+void fo_group_close(fo_group *sub);
+
+/* Moves the messages of what was started (fo_plan_start) on this rank and computes its tiles that are ready; for
+ * long work between plans. FO_OK, or how a started plan failed. */
+fo_status fo_group_progress(fo_group *group);
+
+/* Machines, the number of the machine of a rank, and its name. One machine without a launcher, unless
+ * options.nodes says otherwise. */
+int fo_group_nodes(const fo_group *group);
+int fo_group_node(const fo_group *group, int rank);
+const char *fo_group_host(const fo_group *group, int rank);
 
 /* Shards: M rows over N ranks, as even as they divide: the first M mod N ranks own one row more.
  * fo_shard_begin(M, N, N) == M. */

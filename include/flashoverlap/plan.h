@@ -119,8 +119,9 @@ typedef struct fo_plan_desc {
     fo_dtype wire;       /* type of travelling partial sums; FO_BF16 needs no bf16 computation */
     fo_dtype y_dtype;    /* COLUMN_FORWARD only */
     fo_activation act;   /* COLUMN_FORWARD, MLP_FORWARD and ROW_BACKWARD */
-    const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m";
-                              NULL: "flash" */
+    const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m",
+                              "hier", "hier:m" (fo_group_nodes), "library", "library:k" (the
+                              transport's own collectives, for comparison); NULL: "flash" */
     const char *name;    /* for messages and reports, copied; NULL: the operation's name */
     fo_plan_attention attention; /* ATTENTION_FORWARD and ATTENTION_BACKWARD */
 } fo_plan_desc;
@@ -180,6 +181,15 @@ void fo_plan_destroy(fo_plan *plan);
 /* Runs the operation. Collective, blocking. When it returns FO_OK all arguments may be reused. On
  * FO_PEER, FO_TIMEOUT the outputs are not to be used and the group is dead. */
 fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args);
+
+/* Begins an execution and returns: it goes on while this rank executes other plans of the same group, of groups
+ * split from it or of its parent, in fo_group_progress and in fo_plan_finish, and computes its own tiles there.
+ * args is copied; what it points to stays untouched until fo_plan_finish. One execution of a plan at a time; plans
+ * are started, and finished, in the same order on all ranks. Collective, as fo_plan_execute; statuses too, of
+ * which some come only from fo_plan_finish. */
+fo_status fo_plan_start(fo_plan *plan, const fo_plan_args *args);
+/* Waits for the end of what was started; FO_OK when nothing was. */
+fo_status fo_plan_finish(fo_plan *plan);
 
 /* The unsliced local computation alone, over all M rows, no communication: what ECT is measured
  * against. Rows of other ranks are read as copies of the own shard. Outputs are scratch. */

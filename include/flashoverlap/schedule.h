@@ -34,7 +34,9 @@ typedef enum fo_strategy_kind {
     FO_STRATEGY_SLICE, /* parts: row chunks; chunk i's collective behind another chunk's computation */
     FO_STRATEGY_RING,  /* ring steps with a barrier between steps */
     FO_STRATEGY_FLASH, /* ring, streamed, no barrier, fused addition, own slice first or last */
-    FO_STRATEGY_DIRECT /* flash in direct form: every slice in one hop */
+    FO_STRATEGY_DIRECT, /* flash in direct form: every slice in one hop */
+    FO_STRATEGY_HIER, /* an outer ring over machines whose steps are inner rings over a machine's ranks */
+    FO_STRATEGY_LIBRARY /* none (parts 0) or slice:parts with the transport library's own collectives: no program */
 } fo_strategy_kind;
 
 typedef struct fo_strategy {
@@ -52,6 +54,7 @@ typedef struct fo_schedule_desc {
     fo_pattern pattern;
     fo_strategy strategy;
     int ranks;
+    int nodes;           /* machines, ranks / nodes on each in rank order; 0: 1 */
     int64_t rows;        /* M */
     int64_t quantum;     /* sub-slice boundaries inside a shard are multiples of this; >= 1 */
     int64_t stream_rows; /* rows of one message; >= 1 */

@@ -1,5 +1,5 @@
 /* Groups: starting ranks, and the small collectives they need apart from plans. */
-#include "group/group.h"
+#include "group/state.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,18 +11,6 @@
 #include "transport/machine.h"
 
 enum { TAG_ALLGATHER = 0, TAG_BARRIER = 1 }; /* from FO_GROUP_FIRST_OWN_TAG */
-
-struct fo_group {
-    fo_endpoint *inner; /* the transport's */
-    fo_endpoint *outer; /* with the emulated link around it */
-    const fo_kernel *kernel;
-    int threads;
-    fo_link link;
-    fo_device device;
-    fo_recorder *recorder; /* NULL: nobody records */
-    uint32_t next_tag;
-    fo_request *requests; /* [2 * size], of allgather */
-};
 
 /* What fo_group_run tells every rank. */
 typedef struct group_start {

@@ -307,6 +307,17 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
     return status;
 }
 
+fo_status fo_plan_start(fo_plan *plan, const fo_plan_args *args)
+{
+    return fo_plan_execute(plan, args);
+}
+
+fo_status fo_plan_finish(fo_plan *plan)
+{
+    (void)plan;
+    return FO_OK;
+}
+
 fo_status fo_plan_execute_local(fo_plan *plan, const fo_plan_args *args)
 {
     fo_status status = fo_op_describe_check_args(plan, args);

@@ -188,6 +188,8 @@ static void build(fo_builder *b)
     case FO_STRATEGY_RING: fo_schedule_build_ring(b); break;
     case FO_STRATEGY_FLASH: fo_schedule_build_flash(b); break;
     case FO_STRATEGY_DIRECT: fo_schedule_build_direct(b); break;
+    case FO_STRATEGY_HIER:
+    case FO_STRATEGY_LIBRARY: break;
     }
 }
 

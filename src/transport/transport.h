@@ -23,6 +23,7 @@ enum {
     FO_TRANSPORT_VIEW = 1u << 0,    /* irecv_view is implemented */
     FO_TRANSPORT_IMM = 1u << 1,     /* the 64-bit word of isend reaches the receiver */
     FO_TRANSPORT_PROCESS = 1u << 2, /* a rank is a process of its own */
+    FO_TRANSPORT_JOINS = 1u << 3,   /* launch() joins ranks that a launcher started */
 };
 
 /* request->kind */
@@ -43,9 +44,26 @@ typedef struct fo_request {
     void *buffer;
     size_t bytes;
     struct fo_request *next;
+    /* the caller's: true when the request is posted again and again with the same peer, tag, buffer and
+     * size. The transport may keep what it prepared until forget(); another post is right, only slower. */
+    bool fixed;
     uint64_t scratch[4]; /* for the transport */
     uint64_t hook[4];    /* for wrapping transports */
 } fo_request;
+
+/* A collective of the transport's own library, for comparison. Counts are in elements, by rank. */
+typedef enum fo_collective_kind {
+    FO_COLLECTIVE_ALL_GATHER,    /* send: counts[rank] elements; recv: those of all ranks, in rank order */
+    FO_COLLECTIVE_REDUCE_SCATTER /* send: the sum of counts; recv: counts[rank] elements, summed */
+} fo_collective_kind;
+typedef struct fo_collective {
+    fo_collective_kind kind;
+    fo_dtype dtype;
+    const void *send;
+    void *recv;
+    const int64_t *counts; /* [size]; stays in place until the request is done */
+    bool blocking;         /* the blocking call: done when it returns */
+} fo_collective;
 
 typedef struct fo_transport_ops {
     const char *name;
@@ -90,13 +108,35 @@ typedef struct fo_transport_ops {
 
     /* Optional (wrapping transports): the emulated link. NULL when there is none. */
     fo_status (*set_link)(fo_endpoint *, const fo_link *link);
+
+    /* ---- optional, NULL where a transport has no use for it ---- */
+
+    /* Gives back what was kept for a request with `fixed`; it is not in flight. */
+    void (*forget)(fo_endpoint *, fo_request *);
+    /* Where this rank was when it learnt of a failure ("mlp: waiting for ... from rank 1"): the first one's
+     * words join the sentence of the group. */
+    void (*witness)(fo_endpoint *, const char *where);
+    /* An endpoint over the ranks members[0..count) of this one, ascending; this rank is among them. Messages
+     * of the two never meet. All members call it in the same order. NULL: fo_transport_hook_subset does it. */
+    fo_status (*split)(fo_endpoint *, const int *members, int count, fo_endpoint **sub);
+    void (*close)(fo_endpoint *sub);
+    /* The library's own collective, the same on all ranks; test() as for a message. */
+    fo_status (*collective)(fo_endpoint *, fo_request *, const fo_collective *);
 } fo_transport_ops;
+
+/* Where a rank runs. */
+typedef struct fo_place {
+    char host[64];
+    int node; /* number of its machine, from 0 in the order of first ranks */
+    int64_t pid;
+} fo_place;
 
 /* Every endpoint begins with this. */
 struct fo_endpoint {
     const fo_transport_ops *ops;
     int rank, size;
     int64_t deadline_ns; /* length of a wait without progress that is an error */
+    const fo_place *places; /* [size]; NULL: all on this machine */
 };
 
 typedef fo_status (*fo_transport_main)(fo_endpoint *endpoint, void *arg);
@@ -136,6 +176,11 @@ typedef struct fo_fault {
     int64_t fail_at;
 } fo_fault;
 fo_status fo_transport_hook_fault(fo_endpoint *inner, const fo_fault *fault, fo_endpoint **wrapped);
+
+/* hook/: an endpoint over the ranks members[0..count) of `inner`, ascending, inner's own among them. Its tags
+ * are inner's from `first_tag` on, which nobody else may use: `tags` of them. */
+fo_status fo_transport_hook_subset(fo_endpoint *inner, const int *members, int count,
+                                   uint32_t first_tag, uint32_t tags, fo_endpoint **wrapped);
 
 /* Ends a wrapper made by fo_transport_hook_*. */
 void fo_transport_hook_destroy(fo_endpoint *wrapped);
