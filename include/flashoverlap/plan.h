@@ -49,6 +49,8 @@
  * dqkv       -                  -                       [M, 3 in] T              -              -
  * dw, db     -                  -                       [out, in], [out] f +=    -              [out, in], [out] f +=
  *
+ * ALL_GATHER: x may be the own shard inside y. REDUCE_SCATTER: y may be the own shard's rows of x.
+ *
  * Mr: rows of the own shard. Y: desc.y_dtype. `in` and `out` are the sizes of this rank's weight:
  * for column-parallel layers `out` is the rank's share of the features, for row-parallel layers `in`
  * is; shares may differ between ranks and may be 0. `pre` is required with FO_GELU: forward writes

@@ -43,6 +43,9 @@ static fo_status lay_out_requests(fo_exec *exec)
     if (!exec->request_pool)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for %lld messages", exec->name,
                              (long long)total);
+    exec->request_count = total;
+    for (int64_t i = 0; i < total; i++)
+        exec->request_pool[i].fixed = true;
     fo_request *next = exec->request_pool;
     for (int32_t t = 0; t < program->task_count; t++) {
         exec->tasks[t].requests = next;
@@ -179,6 +182,8 @@ fo_status fo_exec_create(const fo_exec_desc *desc, fo_exec **out)
     exec->name = desc->name;
     exec->tag = desc->tag;
     exec->recorder = desc->recorder;
+    exec->background = desc->background;
+    exec->item = (fo_background_item){.advance = fo_exec_advance, .arg = exec};
     exec->views = (desc->endpoint->ops->caps & FO_TRANSPORT_VIEW) != 0;
     memcpy(exec->row_bytes, desc->row_bytes, sizeof exec->row_bytes);
     memcpy(exec->tile_rows, desc->tile_rows, sizeof exec->tile_rows);
@@ -203,11 +208,20 @@ fo_status fo_exec_create(const fo_exec_desc *desc, fo_exec **out)
     return FO_OK;
 }
 
+static void forget_requests(fo_exec *exec)
+{
+    const fo_transport_ops *ops = exec->endpoint->ops;
+    for (int64_t i = 0; ops->forget && !exec->broken && i < exec->request_count; i++)
+        ops->forget(exec->endpoint, &exec->request_pool[i]);
+}
+
 void fo_exec_destroy(fo_exec *exec)
 {
     if (!exec)
         return;
+    (void)fo_exec_finish(exec); /* nobody asked what became of it */
     (void)fo_exec_settle(exec); /* a failed group reads no more */
+    forget_requests(exec);
     if (exec->buffers)
         for (int32_t b = 0; b < exec->program->buffer_count; b++)
             if (exec->buffers[b])

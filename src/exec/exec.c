@@ -71,6 +71,18 @@ static bool worked_meanwhile(fo_exec *exec)
     return true;
 }
 
+/* What was started in the background goes on; true when something was done there. */
+static fo_status move_others(fo_exec *exec, bool *moved)
+{
+    *moved = false;
+    if (!exec->background || !exec->background->first)
+        return FO_OK;
+    fo_status status = fo_base_background_advance(exec->background, &exec->item, moved);
+    if (*moved)
+        exec->open_tile = exec->open_wait = NULL; /* their events lie between */
+    return status;
+}
+
 /* What has come during a wait: first where somebody waits for it, everywhere when nothing has come there. */
 static fo_status look_around(fo_exec *exec, int32_t blocker)
 {
@@ -87,7 +99,11 @@ static fo_status look_around(fo_exec *exec, int32_t blocker)
 /* One wait for `blocker`; the time goes to its account. */
 static fo_status wait_for(fo_exec *exec, int32_t blocker)
 {
-    if (worked_meanwhile(exec))
+    bool moved;
+    fo_status status = move_others(exec, &moved);
+    if (status != FO_OK)
+        return status;
+    if (moved || worked_meanwhile(exec))
         return look_around(exec, blocker);
     int64_t begin = fo_base_clock_ns();
     if (!exec->last_progress_ns)
@@ -96,7 +112,7 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     int32_t root = root_blocker(exec, blocker);
     if (begin >= deadline)
         return timed_out(exec, &exec->program->tasks[root]);
-    fo_status status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
+    status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
         status = look_around(exec, blocker);
     int64_t end = fo_base_clock_ns(), waited = end - begin;
@@ -180,30 +196,43 @@ static bool look_everywhere(fo_exec *exec, int32_t index)
     return ++exec->tiles % TILES_A_LOOK == 0;
 }
 
+int64_t fo_exec_tile_rows(const fo_exec *exec, int32_t index)
+{
+    const fo_task *task = &exec->program->tasks[index];
+    int64_t step =
+        task->kind == FO_TASK_COMPUTE ? exec->tile_rows[task->slot] : exec->program->stream_rows;
+    return min64(step, task->rows - exec->tasks[index].ready);
+}
+
+fo_status fo_exec_run_tile(fo_exec *exec, int32_t index, int64_t rows)
+{
+    int64_t begin = fo_base_clock_ns();
+    fo_status status = run_tile(exec, &exec->program->tasks[index], &exec->tasks[index], rows);
+    int64_t end = fo_base_clock_ns();
+    exec->stats.compute_ns += end - begin;
+    fo_exec_record_tile(exec, index, rows, begin, end);
+    fo_exec_progress_advanced(exec, index);
+    /* what this tile finished can leave now, and what has arrived is seen in time */
+    if (status == FO_OK && exec->unfinished)
+        status = fo_exec_progress_poll(exec, look_everywhere(exec, index));
+    return status;
+}
+
 static fo_status run_task(fo_exec *exec, int32_t index)
 {
     const fo_task *task = &exec->program->tasks[index];
     exec_task *state = &exec->tasks[index];
-    int64_t step =
-        task->kind == FO_TASK_COMPUTE ? exec->tile_rows[task->slot] : exec->program->stream_rows;
-    while (state->ready < task->rows) {
-        int64_t rows = min64(step, task->rows - state->ready);
-        fo_status status = await_rows(exec, task, task->row + state->ready + rows);
-        if (status != FO_OK)
-            return status;
-        int64_t begin = fo_base_clock_ns();
-        status = run_tile(exec, task, state, rows);
-        int64_t end = fo_base_clock_ns();
-        exec->stats.compute_ns += end - begin;
-        fo_exec_record_tile(exec, index, rows, begin, end);
-        fo_exec_progress_advanced(exec, index);
-        /* what this tile finished can leave now, and what has arrived is seen in time */
-        if (status == FO_OK && exec->unfinished)
-            status = fo_exec_progress_poll(exec, look_everywhere(exec, index));
-        if (status != FO_OK)
-            return status;
+    fo_status status = FO_OK;
+    while (status == FO_OK && state->ready < task->rows) {
+        int64_t rows = fo_exec_tile_rows(exec, index);
+        bool moved;
+        status = await_rows(exec, task, task->row + state->ready + rows);
+        if (status == FO_OK)
+            status = fo_exec_run_tile(exec, index, rows);
+        if (status == FO_OK)
+            status = move_others(exec, &moved);
     }
-    return FO_OK;
+    return status;
 }
 
 /* The first queue that is not done, -1: none. A deferred one is done when all is posted. */
@@ -238,15 +267,16 @@ fo_status fo_exec_settle(fo_exec *exec)
     fo_status status = drain(exec, true);
     exec->recorder = recorder;
     exec->unfinished = 0; /* also after a failure: nothing more will come */
+    exec->broken |= status != FO_OK;
     /* the memory may be given back now: nobody may read it later and call that a result */
     return status == FO_OK ? FO_OK : fail_group(exec, status);
 }
 
-fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
+fo_status fo_exec_open(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
 {
-    int64_t begin = fo_base_clock_ns();
     memcpy(exec->external, external, sizeof exec->external);
     exec->context = context;
+    exec->at = 0;
     fo_status status = fo_exec_settle(exec);
     if (status != FO_OK)
         return status;
@@ -258,18 +288,40 @@ fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void
     if (status == FO_OK && exec->prepare)
         status = exec->prepare(context);
     exec->stats.compute_ns += fo_base_clock_ns() - prepare;
-    for (int32_t i = 0; status == FO_OK && i < exec->lane_count; i++)
-        status = run_task(exec, exec->lane[i]);
+    return status == FO_OK ? FO_OK : fo_exec_shut(exec, status);
+}
+
+fo_status fo_exec_complete(fo_exec *exec)
+{
+    fo_status status = FO_OK;
+    for (; status == FO_OK && exec->at < exec->lane_count; exec->at++)
+        status = run_task(exec, exec->lane[exec->at]);
     if (status == FO_OK)
         status = drain(exec, false);
+    return fo_exec_shut(exec, status);
+}
+
+fo_status fo_exec_shut(fo_exec *exec, fo_status status)
+{
     fo_exec_record_end(exec);
-    if (status != FO_OK)
+    if (status != FO_OK) {
         exec->unfinished = 0;
+        exec->broken = true;
+    }
     exec->stats.runs++;
     exec->executions++;
     exec->stats.tasks += exec->program->task_count;
-    exec->stats.total_ns += fo_base_clock_ns() - begin;
     return status == FO_OK ? FO_OK : fail_group(exec, status);
+}
+
+fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context)
+{
+    int64_t begin = fo_base_clock_ns();
+    fo_status status = fo_exec_open(exec, external, context);
+    if (status == FO_OK)
+        status = fo_exec_complete(exec);
+    exec->stats.total_ns += fo_base_clock_ns() - begin;
+    return status;
 }
 
 void fo_exec_stats_get(const fo_exec *exec, fo_exec_stats *stats)

@@ -8,6 +8,9 @@
  * A run ends when its results are there and the caller's memory is free again. Partial sums that a peer still
  * reads where they lie are the executor's own memory: the next run, or fo_exec_destroy, waits for that.
  *
+ * A run can also be started and left: it is then in the background of its rank and moved on, tile by tile, by whichever
+ * run computes or waits in the foreground, until fo_exec_finish waits for what is left.
+ *
  * Requests, chunk tables and staging are made by fo_exec_create and used again by every run.
  */
 #ifndef FO_EXEC_EXEC_H
@@ -15,6 +18,7 @@
 
 #include <stdbool.h>
 
+#include "base/background.h"
 #include "base/recorder.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -45,9 +49,10 @@ typedef struct fo_exec_desc {
     int64_t
         tile_rows[2]; /* rows of one call, by slot; ADD and COPY use the program's stream_rows */
     fo_exec_compute compute;
-    fo_exec_prepare prepare;      /* NULL: nothing */
-    fo_exec_meanwhile meanwhile;  /* NULL: nothing */
-    const char *name;             /* operation, for messages; borrowed */
+    fo_exec_prepare prepare;     /* NULL: nothing */
+    fo_exec_meanwhile meanwhile; /* NULL: nothing */
+    const char *name;            /* operation, for messages; borrowed */
+    fo_background *background;   /* of the rank; NULL: none, and nothing can be started. Borrowed */
     fo_recorder *const *recorder; /* where there is a recorder at times; NULL: never. Borrowed */
 } fo_exec_desc;
 
@@ -64,6 +69,12 @@ void fo_exec_destroy(fo_exec *exec);
 /* Runs the program once. external[role]: memory of SHARD, FULL and OUTPUT (others are the executor's).
  * FO_PEER, FO_TIMEOUT: outputs are not to be used; the group has been failed. */
 fo_status fo_exec_run(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context);
+
+/* Begins a run and returns; the same contract as fo_exec_run otherwise. `context` stays in place until
+ * fo_exec_finish, which returns FO_OK when nothing was started. */
+fo_status fo_exec_start(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context);
+fo_status fo_exec_finish(fo_exec *exec);
+bool fo_exec_started(const fo_exec *exec);
 
 void fo_exec_stats_get(const fo_exec *exec, fo_exec_stats *stats);
 void fo_exec_stats_reset(fo_exec *exec);

@@ -50,6 +50,7 @@ struct fo_exec {
     int64_t tile_rows[2];
     exec_task *tasks;
     fo_request *request_pool;
+    int64_t request_count;
     int32_t *reader_pool;
     exec_queue *queues;
     int32_t *queue_pool;
@@ -66,11 +67,18 @@ struct fo_exec {
     /* of the run */
     void *external[FO_BUFFER_ROLES];
     void *context;
+    int32_t at; /* place in `lane` of the task being computed */
     int64_t last_progress_ns;
     int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
+    bool broken;        /* a run failed: requests may be in flight for ever */
     uint32_t tiles;     /* since the executor was made */
     fo_exec_stats stats;
+    /* of a run that was started */
+    fo_background *background;
+    fo_background_item item;
+    bool started, ended;
+    fo_status result; /* of what ended */
     /* of recording (record.c) */
     fo_recorder *const *recorder;
     int32_t record_name;
@@ -79,8 +87,23 @@ struct fo_exec {
     int32_t open_task;
 };
 
-/* exec.c: waits until nothing of the last run is in flight. */
+/* exec.c */
+
+/* Waits until nothing of the last run is in flight. */
 fo_status fo_exec_settle(fo_exec *exec);
+/* Begins a run: the first messages leave, then what is to be prepared is. */
+fo_status fo_exec_open(fo_exec *exec, void *const external[FO_BUFFER_ROLES], void *context);
+/* From the tile it has come to, to the end. */
+fo_status fo_exec_complete(fo_exec *exec);
+/* After the last tile or a failure; returns `status`, which fails the group unless it is FO_OK. */
+fo_status fo_exec_shut(fo_exec *exec, fo_status status);
+/* Rows of the next tile of a lane task. */
+int64_t fo_exec_tile_rows(const fo_exec *exec, int32_t index);
+/* Computes the next tile, whose rows are there, and looks at the messages. */
+fo_status fo_exec_run_tile(fo_exec *exec, int32_t index, int64_t rows);
+
+/* background.c: the callback of `item`. */
+fo_status fo_exec_advance(void *arg, bool *moved);
 
 /* record.c: does nothing when nobody records. `place`: the how manieth task of its queue. */
 void fo_exec_record_begin(fo_exec *exec);

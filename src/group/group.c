@@ -54,11 +54,15 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
         .threads = start->threads,
         .link = start->options->link,
         .device = start->options->device,
+        .tag_end = FO_GROUP_ROOT_TAGS,
+        .root = &group,
     };
     group.requests = calloc(2 * (size_t)endpoint->size, sizeof *group.requests);
     if (!group.requests)
         return fo_base_error(FO_NO_MEMORY, "no memory for a group of %d ranks", endpoint->size);
     fo_status status = fo_transport_hook_link(endpoint, &start->options->link, &group.outer);
+    if (status == FO_OK)
+        status = fo_group_place(&group, start->options->nodes);
     if (status == FO_OK) {
         fo_transport_machine_bind(endpoint->rank, endpoint->size, start->threads);
         fo_kernel_set_threads(start->threads);
@@ -155,7 +159,7 @@ const char *fo_group_kernel(const fo_group *group)
 
 fo_link fo_group_link(const fo_group *group)
 {
-    return group->link;
+    return group->root->link;
 }
 
 bool fo_group_interrupted(const fo_group *group)
@@ -170,7 +174,7 @@ fo_endpoint *fo_group_inner(fo_group *group)
 
 fo_recorder **fo_group_recorder(fo_group *group)
 {
-    return &group->recorder;
+    return &group->root->recorder;
 }
 
 fo_endpoint *fo_group_endpoint(fo_group *group)
@@ -185,8 +189,8 @@ const fo_kernel *fo_group_kernel_ops(const fo_group *group)
 
 uint32_t fo_group_next_tag(fo_group *group, uint32_t count)
 {
-    if (group->next_tag >= FO_GROUP_FIRST_OWN_TAG - count)
-        group->next_tag = 0; /* the plans of four billion tags ago are gone */
+    if (group->next_tag >= group->tag_end - count)
+        group->next_tag = 0; /* the plans of a million tags ago are gone */
     uint32_t tag = group->next_tag;
     group->next_tag += count;
     return tag;
@@ -267,6 +271,10 @@ fo_status fo_group_barrier(fo_group *group)
 
 fo_status fo_group_set_link(fo_group *group, const fo_link *link)
 {
+    if (group->root != group)
+        return fo_base_error(FO_INVALID,
+                             "the link of a group of a group was set, expected the whole "
+                             "group's");
     fo_status status = group->outer->ops->set_link(group->outer, link);
     if (status != FO_OK)
         return status;

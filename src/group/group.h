@@ -2,6 +2,7 @@
 #ifndef FO_GROUP_GROUP_H
 #define FO_GROUP_GROUP_H
 
+#include "base/background.h"
 #include "base/recorder.h"
 #include "flashoverlap/group.h"
 #include "kernel/kernel.h"
@@ -18,6 +19,8 @@ const fo_kernel *fo_group_kernel_ops(const fo_group *group);
 fo_endpoint *fo_group_inner(fo_group *group);
 /* Where this rank's recorder is, while it records. */
 fo_recorder **fo_group_recorder(fo_group *group);
+/* What goes on in the background of this rank, in all its groups. */
+fo_background *fo_group_background(fo_group *group);
 /* The first of `count` tags in a row, not handed out before; the same on every rank that asks for
  * the same counts in the same order. */
 uint32_t fo_group_next_tag(fo_group *group, uint32_t count);

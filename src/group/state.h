@@ -2,7 +2,16 @@
 #ifndef FO_GROUP_STATE_H
 #define FO_GROUP_STATE_H
 
+#include "base/background.h"
 #include "group/group.h"
+
+/* Tags of the root below this are its own, what is above is for sub-groups: SPLIT_TAGS each. */
+#define FO_GROUP_ROOT_TAGS 0x40000000u
+#define FO_GROUP_SPLIT_TAGS 0x00400000u
+
+/* split.c: the machines of a root group, `nodes` of them, or 0: as its places say. FO_INVALID when that does not
+ * divide its ranks. */
+fo_status fo_group_place(fo_group *group, int nodes);
 
 struct fo_group {
     fo_endpoint *inner; /* the transport's */
@@ -11,9 +20,16 @@ struct fo_group {
     int threads;
     fo_link link;
     fo_device device;
-    fo_recorder *recorder; /* NULL: nobody records */
-    uint32_t next_tag;
-    fo_request *requests; /* [2 * size], of allgather */
+    fo_recorder *recorder;      /* NULL: nobody records */
+    uint32_t next_tag, tag_end; /* tags for plans: [next_tag, tag_end) */
+    fo_request *requests;       /* [2 * size], of allgather */
+    int nodes;                  /* machines, with equally many ranks on each, in rank order */
+    fo_background background;   /* of the rank: the root's */
+    /* of a group that was split from another */
+    fo_group *root; /* itself when it was not */
+    int size;
+    int *members;    /* [size], ranks of the root; NULL in the root */
+    uint32_t splits; /* root: sub-groups made so far */
 };
 
 #endif

@@ -161,6 +161,7 @@ static fo_status create_executor(fo_plan *plan)
         .prepare = fo_op_compute_pack,
         .meanwhile = fo_op_compute_meanwhile,
         .name = plan->name,
+        .background = fo_group_background(plan->group),
         .recorder = fo_group_recorder(plan->group),
     };
     memcpy(desc.row_bytes, plan->row_bytes, sizeof desc.row_bytes);
@@ -286,15 +287,32 @@ static bool attention_apart(const fo_plan *plan, fo_op op)
     return plan->desc.op == op && plan->desc.attention.first;
 }
 
-fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
+static void bind_arguments(fo_plan *plan, const fo_plan_args *args, void *external[FO_BUFFER_ROLES])
 {
-    fo_status status = fo_op_describe_check_args(plan, args);
-    if (status != FO_OK)
-        return status;
-    void *external[FO_BUFFER_ROLES];
     for (int role = 0; role < FO_BUFFER_ROLES; role++)
         external[role] = fo_op_describe_external(plan, args, (fo_buffer_role)role);
     plan->args = args;
+}
+
+static fo_status check_idle(const fo_plan *plan)
+{
+    if (!plan->exec || !fo_exec_started(plan->exec))
+        return FO_OK;
+    return fo_base_error(FO_INVALID,
+                         "%s: executed while an execution that was started is running, expected "
+                         "fo_plan_finish before",
+                         plan->name);
+}
+
+fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
+{
+    fo_status status = check_idle(plan);
+    if (status == FO_OK)
+        status = fo_op_describe_check_args(plan, args);
+    if (status != FO_OK)
+        return status;
+    void *external[FO_BUFFER_ROLES];
+    bind_arguments(plan, args, external);
     if (plan->attention)
         plan->kernel->attention_begin(plan->attention);
     if (status == FO_OK && attention_apart(plan, FO_ATTENTION_FORWARD))
@@ -307,15 +325,34 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
     return status;
 }
 
+/* What is done outside of the program can't be left to go on. */
+static bool leaves_nothing(const fo_plan *plan)
+{
+    return !plan->exec || plan->attention;
+}
+
 fo_status fo_plan_start(fo_plan *plan, const fo_plan_args *args)
 {
-    return fo_plan_execute(plan, args);
+    fo_status status = check_idle(plan);
+    if (status == FO_OK)
+        status = fo_op_describe_check_args(plan, args);
+    if (status != FO_OK)
+        return status;
+    if (leaves_nothing(plan))
+        return fo_plan_execute(plan, args);
+    void *external[FO_BUFFER_ROLES];
+    plan->kept = *args;
+    bind_arguments(plan, &plan->kept, external);
+    return fo_exec_start(plan->exec, external, plan);
 }
 
 fo_status fo_plan_finish(fo_plan *plan)
 {
-    (void)plan;
-    return FO_OK;
+    if (!plan->exec || !fo_exec_started(plan->exec))
+        return FO_OK;
+    fo_status status = fo_exec_finish(plan->exec);
+    plan->args = NULL;
+    return status;
 }
 
 fo_status fo_plan_execute_local(fo_plan *plan, const fo_plan_args *args)

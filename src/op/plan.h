@@ -32,6 +32,7 @@ struct fo_plan {
     float *tile;              /* [tile_rows, widest row] */
     void *local_out;          /* fo_plan_execute_local: where partials go, made when first needed */
     const fo_plan_args *args; /* of the running execution */
+    fo_plan_args kept;        /* of one that was started */
     int64_t wire_bytes;
     fo_wait *waits;
     int wait_count;
