@@ -20,6 +20,7 @@ typedef struct fo_background_item {
 typedef struct fo_background {
     fo_background_item *first;
     bool inside; /* an item is being moved on: it may not move the others on */
+    bool busy;   /* a tile is being computed: messages may move, nothing else is computed */
 } fo_background;
 
 /* At the end: who was started first goes first. */

@@ -71,7 +71,7 @@ fo_status fo_exec_advance(void *arg, bool *moved)
     int64_t before = exec->movements;
     bool computed = exec->at == exec->lane_count;
     fo_status status = fo_exec_progress_poll(exec, computed);
-    if (status == FO_OK && !computed) {
+    if (status == FO_OK && !computed && !exec->background->busy) {
         int64_t begin = exec->stats.compute_ns;
         status = compute_some(exec, moved);
         exec->stats.total_ns += exec->stats.compute_ns - begin;

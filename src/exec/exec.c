@@ -1,6 +1,7 @@
 /* The compute lane: runs tiles in list order, waits for what they need, accounts for the waiting. */
 #include "exec/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,16 +32,52 @@ static fo_status fail_group(fo_exec *exec, fo_status status)
     return status;
 }
 
+/* "rank 1", with its host where there are several. */
+static void name_rank(const fo_exec *exec, int rank, char *out, size_t size)
+{
+    const fo_place *places = exec->endpoint->places;
+    if (places)
+        snprintf(out, size, "rank %d on %s", rank, places[rank].host);
+    else
+        snprintf(out, size, "rank %d", rank);
+}
+
+/* What a SEND or RECV is waited for: "the receive of slice 1.0 (step 2) from rank 3". */
+static void name_message(const fo_exec *exec, const fo_task *task, char *out, size_t size)
+{
+    char peer[96];
+    bool receives = task->kind == FO_TASK_RECV;
+    name_rank(exec, task->peer, peer, sizeof peer);
+    snprintf(out, size, "the %s of slice %d.%d (step %d) %s %s", receives ? "receive" : "send",
+             task->shard, task->sub, task->step, receives ? "from" : "to", peer);
+}
+
 static fo_status timed_out(fo_exec *exec, const fo_task *task)
 {
-    const char *what = task->kind == FO_TASK_RECV ? "receive" : "send";
-    return fo_base_error(
-        FO_TIMEOUT,
-        "%s: rank %d waited %.1f s for the %s of slice %d.%d (step %d) %s rank %d, "
-        "no progress before the deadline; is that rank alive and running the same "
-        "operation?",
-        exec->name, exec->endpoint->rank, (double)exec->endpoint->deadline_ns * 1e-9, what,
-        task->shard, task->sub, task->step, task->kind == FO_TASK_RECV ? "from" : "to", task->peer);
+    char me[96], what[192];
+    name_rank(exec, exec->endpoint->rank, me, sizeof me);
+    name_message(exec, task, what, sizeof what);
+    return fo_base_error(FO_TIMEOUT,
+                         "%s: %s waited %.1f s for %s, no progress before the deadline; is that "
+                         "rank alive and running the same operation?",
+                         exec->name, me, (double)exec->endpoint->deadline_ns * 1e-9, what);
+}
+
+/* Where this rank was when it learnt that another one has failed. */
+static void bear_witness(const fo_exec *exec)
+{
+    fo_endpoint *endpoint = exec->endpoint;
+    char me[96], what[192], where[384];
+    if (!endpoint->ops->witness)
+        return;
+    name_rank(exec, endpoint->rank, me, sizeof me);
+    if (exec->waiting_for >= 0) {
+        name_message(exec, &exec->program->tasks[exec->waiting_for], what, sizeof what);
+        snprintf(where, sizeof where, "%s waited for %s of %s", me, what, exec->name);
+    } else {
+        snprintf(where, sizeof where, "%s was computing %s", me, exec->name);
+    }
+    endpoint->ops->witness(endpoint, where);
 }
 
 /* The communication task that a blocked task waits for in the end. */
@@ -109,13 +146,15 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     if (!exec->last_progress_ns)
         exec->last_progress_ns = begin;
     int64_t deadline = exec->last_progress_ns + exec->endpoint->deadline_ns;
-    int32_t root = root_blocker(exec, blocker);
+    int32_t root = exec->waiting_for = root_blocker(exec, blocker);
     if (begin >= deadline)
         return timed_out(exec, &exec->program->tasks[root]);
     status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
         status = look_around(exec, blocker);
     int64_t end = fo_base_clock_ns(), waited = end - begin;
+    if (status == FO_OK)
+        exec->waiting_for = -1;
     fo_exec_record_wait(exec, root, begin, end);
     exec->tasks[root].waited_ns += waited;
     exec->stats.exposed_ns += waited;
@@ -209,6 +248,8 @@ fo_status fo_exec_run_tile(fo_exec *exec, int32_t index, int64_t rows)
     int64_t begin = fo_base_clock_ns();
     fo_status status = run_tile(exec, &exec->program->tasks[index], &exec->tasks[index], rows);
     int64_t end = fo_base_clock_ns();
+    if (status == FO_OK)
+        status = exec->seen;
     exec->stats.compute_ns += end - begin;
     fo_exec_record_tile(exec, index, rows, begin, end);
     fo_exec_progress_advanced(exec, index);
@@ -216,6 +257,19 @@ fo_status fo_exec_run_tile(fo_exec *exec, int32_t index, int64_t rows)
     if (status == FO_OK && exec->unfinished)
         status = fo_exec_progress_poll(exec, look_everywhere(exec, index));
     return status;
+}
+
+/* From inside a tile: nothing is computed, no rows are given free that the tile may read. */
+void fo_exec_look(fo_exec *exec)
+{
+    bool moved;
+    if (exec->seen == FO_OK && exec->unfinished)
+        exec->seen = fo_exec_progress_poll(exec, true);
+    if (exec->seen != FO_OK || !exec->background || !exec->background->first)
+        return;
+    exec->background->busy = true;
+    exec->seen = fo_base_background_advance(exec->background, &exec->item, &moved);
+    exec->background->busy = false;
 }
 
 static fo_status run_task(fo_exec *exec, int32_t index)
@@ -277,6 +331,8 @@ fo_status fo_exec_open(fo_exec *exec, void *const external[FO_BUFFER_ROLES], voi
     memcpy(exec->external, external, sizeof exec->external);
     exec->context = context;
     exec->at = 0;
+    exec->waiting_for = -1;
+    exec->seen = FO_OK;
     fo_status status = fo_exec_settle(exec);
     if (status != FO_OK)
         return status;
@@ -307,6 +363,8 @@ fo_status fo_exec_shut(fo_exec *exec, fo_status status)
     if (status != FO_OK) {
         exec->unfinished = 0;
         exec->broken = true;
+        if (status == FO_PEER)
+            bear_witness(exec);
     }
     exec->stats.runs++;
     exec->executions++;

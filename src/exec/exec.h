@@ -76,6 +76,9 @@ fo_status fo_exec_start(fo_exec *exec, void *const external[FO_BUFFER_ROLES], vo
 fo_status fo_exec_finish(fo_exec *exec);
 bool fo_exec_started(const fo_exec *exec);
 
+/* Moves messages, of what is in the background too; called from inside a long tile. What fails is the tile's. */
+void fo_exec_look(fo_exec *exec);
+
 void fo_exec_stats_get(const fo_exec *exec, fo_exec_stats *stats);
 void fo_exec_stats_reset(fo_exec *exec);
 /* Nanoseconds waited for task `task` (a SEND or RECV) since the last reset. */

@@ -67,7 +67,9 @@ struct fo_exec {
     /* of the run */
     void *external[FO_BUFFER_ROLES];
     void *context;
-    int32_t at; /* place in `lane` of the task being computed */
+    int32_t at;          /* place in `lane` of the task being computed */
+    int32_t waiting_for; /* SEND or RECV that the last wait was for, -1: it has ended */
+    fo_status seen;      /* of looks from inside a tile */
     int64_t last_progress_ns;
     int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
