@@ -23,6 +23,9 @@ bool cli_begin(const cli_command *command, int argc, char **argv, int *code);
 /* Says on standard error what is wrong with the command line; the exit code for it. */
 int cli_usage(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Says a sentence on standard error; of the processes of a job one does. */
+void cli_complain(const char *verb, const char *sentence);
+
 /* The exit code for a status; says fo_last_error() on standard error when it is a failure. */
 int cli_end(const char *verb, fo_status status);
 

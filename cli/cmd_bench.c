@@ -5,14 +5,16 @@
 #include "cli.h"
 #include "command_line.h"
 #include "flashoverlap/bench.h"
+#include "flashoverlap/job.h"
 
 /* A table in which nothing was measured is a failed run. */
 static int end(fo_status status, const fo_bench_result *result)
 {
     if (status != FO_OK || result->measured)
         return cli_end("bench", status);
-    fflush(stdout);
-    fprintf(stderr, "flashoverlap bench: nothing was measured: %s\n", result->note);
+    char sentence[600];
+    snprintf(sentence, sizeof sentence, "nothing was measured: %s", result->note);
+    cli_complain("bench", sentence);
     return EXIT_RUN_FAILED;
 }
 
@@ -32,7 +34,7 @@ static int run(fo_bench_options *o, const char *transfer, bool json, bool csv, i
     o->transfer_s = time.link.latency_s;
     o->format = json ? FO_BENCH_JSON : csv ? FO_BENCH_CSV : FO_BENCH_TEXT;
     o->color = cli_color(stdout);
-    o->progress = isatty(STDERR_FILENO) ? stderr : NULL;
+    o->progress = isatty(STDERR_FILENO) && fo_job_first() ? stderr : NULL;
     char *line = cli_command_line("bench", argc, argv);
     o->command = line;
     fo_bench_result result;
@@ -69,7 +71,8 @@ int cmd_bench(int argc, char **argv)
         {CLI_INT, "repeat", &o.repeat, "N", "timed runs each", 1, 1e5},
         {CLI_INT, "ranks", &o.group.ranks, "N", "ranks", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank; 0: all", 0, 4096},
-        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self", 0, 0},
+        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},
+        {CLI_INT, "nodes", &o.group.nodes, "M", "hosts; 0: found", 0, 4096},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn, ref", 0, 0},
         {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
         {.type = CLI_SECTION, .name = "emulated"},

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "flashoverlap/calibrate.h"
+#include "flashoverlap/job.h"
 
 int cmd_calibrate(int argc, char **argv)
 {
@@ -14,8 +15,9 @@ int cmd_calibrate(int argc, char **argv)
         {CLI_FLAG, "quick", &o.quick, NULL, "10 s instead of 60, with fewer sizes", 0, 0},
         {CLI_INT, "ranks", &o.group.ranks, "N", "that work at once", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank then; 0: all", 0, 4096},
-        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm or self", 0, 0},
+        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn or ref", 0, 0},
+        {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
         {CLI_FLAG, "json", &o.json, NULL, "the profile instead of the tables", 0, 0},
         {.type = CLI_END},
     };
@@ -27,6 +29,6 @@ int cmd_calibrate(int argc, char **argv)
         .options = options};
     if (!cli_begin(&command, argc, argv, &code))
         return code;
-    o.progress = isatty(STDERR_FILENO) ? stderr : NULL;
+    o.progress = isatty(STDERR_FILENO) && fo_job_first() ? stderr : NULL;
     return cli_end("calibrate", fo_calibrate_run(&o, stdout));
 }

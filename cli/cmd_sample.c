@@ -18,8 +18,9 @@ int cmd_sample(int argc, char **argv)
         {CLI_UINT64, "seed", &o.seed, "N", "the same seed writes the same text", 0, 0},
         {CLI_INT, "ranks", &o.group.ranks, "N", "processes", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "a rank; 0: all", 0, 4096},
-        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self", 0, 0},
+        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn, ref", 0, 0},
+        {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
         {.type = CLI_END},
     };
     const cli_command command = {

@@ -23,14 +23,16 @@ static fo_pattern pattern_of(const char *word)
 
 int cmd_schedule(int argc, char **argv)
 {
-    fo_schedule_desc desc = {.ranks = 4, .rows = -1, .quantum = 64, .stream_rows = 64};
+    fo_schedule_desc desc = {.ranks = 4, .nodes = 1, .rows = -1, .quantum = 64, .stream_rows = 64};
     const char *which = NULL, *overlap = "flash";
     bool json = false;
     int code;
     const cli_option options[] = {
         {CLI_INT, "ranks", &desc.ranks, "N", "ranks", 1, 1024},
+        {CLI_INT, "nodes", &desc.nodes, "N", "machines they are on, equally many on each", 1, 1024},
         {CLI_INT64, "rows", &desc.rows, "N", "tokens of the group [256 a rank]", 0, 1e12},
-        {CLI_TEXT, "overlap", &overlap, "NAME", "none, slice:K, ring, flash[:M], direct[:M]", 0, 0},
+        {CLI_TEXT, "overlap", &overlap, "NAME", "none[/hier], slice:K, ring, flash|direct|hier[:M]",
+         0, 0},
         {CLI_INT64, "quantum", &desc.quantum, "N", "rows that are not cut apart", 1, 1e12},
         {CLI_INT64, "stream-rows", &desc.stream_rows, "N", "rows of one message", 1, 1e12},
         {CLI_FLAG, "json", &json, NULL, "as one JSON object", 0, 0},

@@ -22,7 +22,17 @@ static void print_json(const fo_train_result *result)
     print_value("step_ms", result->step_ms, ", ");
     print_value("tokens_per_s", result->tokens_per_s, ", ");
     print_value("mfu", result->mfu, ", ");
-    print_value("exposed_ms", result->exposed_ms, "}\n");
+    print_value("exposed_ms", result->exposed_ms, ", ");
+    printf("\"tp\": %d, \"dp\": %d, \"optimizer_bytes\": %lld, ", result->tp, result->dp,
+           (long long)result->optimizer_bytes);
+    if (result->slow_rank < 0) {
+        printf("\"slow\": null}\n");
+        return;
+    }
+    printf("\"slow\": {\"rank\": %d, \"host\": \"%s\", \"waited_by\": %d, ", result->slow_rank,
+           result->slow_host, result->waited_by);
+    print_value("waited_s", result->waited_s, ", ");
+    print_value("part", result->waited_part, "}}\n");
 }
 
 static int compare(fo_train_options *o, const char *strategies, bool json, int argc, char **argv)
@@ -75,11 +85,14 @@ int cmd_train(int argc, char **argv)
         {CLI_TEXT, "log", &o.log, "FILE", "JSON, one a line", 0, 0},
         {.type = CLI_SECTION, .name = "group"},
         {CLI_INT, "ranks", &o.group.ranks, "N", "processes", 1, 4096},
+        {CLI_INT, "tp", &o.tp, "N", "ranks that share a layer", 1, 4096},
+        {CLI_INT, "dp", &o.dp, "N", "replicas; tp x dp = ranks", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank; 0: all", 0, 4096},
         {CLI_TEXT, "overlap", &o.overlap, "NAME", "none, slice:K, ring, flash[:M], direct[:M]", 0,
          0},
         {CLI_DTYPE, "wire", &o.wire, "f32|bf16", "of moving sums", 0, 0},
-        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self", 0, 0},
+        {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},
+        {CLI_INT, "nodes", &o.group.nodes, "M", "hosts; 0: found", 0, 4096},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn, ref", 0, 0},
         {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
         {CLI_LINK, "link", &link, "LINK",

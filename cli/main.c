@@ -3,9 +3,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "flashoverlap/job.h"
 #include "flashoverlap/status.h"
 #include "flashoverlap/version.h"
 
@@ -50,15 +52,37 @@ bool cli_begin(const cli_command *command, int argc, char **argv, int *code)
     return false;
 }
 
+/* Launchers kill a job as soon as one of its processes ends with a failure, and ranks take one that ends for dead: none
+ * leaves before the one that speaks has spoken and all know how they end. */
+static void stay(void)
+{
+    struct timespec pause = {.tv_nsec = 500000000};
+    fo_job job;
+    fo_job_get(&job);
+    if (job.size > 1)
+        nanosleep(&pause, NULL);
+}
+
 int cli_usage(const char *verb, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "flashoverlap%s%s: ", verb ? " " : "", verb ? verb : "");
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    if (fo_job_speaks()) { /* every process of a job finds the same */
+        fprintf(stderr, "flashoverlap%s%s: ", verb ? " " : "", verb ? verb : "");
+        vfprintf(stderr, format, arguments);
+        fputc('\n', stderr);
+    }
     va_end(arguments);
+    stay();
     return EXIT_BAD_USAGE;
+}
+
+void cli_complain(const char *verb, const char *sentence)
+{
+    fflush(stdout);
+    if (fo_job_speaks())
+        fprintf(stderr, "flashoverlap %s: %s\n", verb, sentence);
+    stay();
 }
 
 int cli_end(const char *verb, fo_status status)
@@ -66,8 +90,7 @@ int cli_end(const char *verb, fo_status status)
     if (status == FO_OK)
         return EXIT_DONE;
     const char *sentence = fo_last_error();
-    fflush(stdout);
-    fprintf(stderr, "flashoverlap %s: %s\n", verb, *sentence ? sentence : fo_status_text(status));
+    cli_complain(verb, *sentence ? sentence : fo_status_text(status));
     if (status == FO_INTERRUPTED)
         return EXIT_INTERRUPTED;
     return status == FO_INVALID || status == FO_UNSUPPORTED ? EXIT_BAD_USAGE : EXIT_RUN_FAILED;
@@ -82,7 +105,9 @@ bool cli_color(FILE *stream)
 static int run(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        if (fo_job_speaks())
+            print_help(stderr);
+        stay();
         return EXIT_BAD_USAGE;
     }
     const char *verb = argv[1], *names[COMMANDS];
@@ -105,12 +130,16 @@ static int run(int argc, char **argv)
     return cli_usage(NULL, "unknown command '%s', 'flashoverlap --help' lists those known", verb);
 }
 
+/* In a job every process runs the whole command, and one of them writes. */
 int main(int argc, char **argv)
 {
+    bool silent = !fo_job_first() && freopen("/dev/null", "w", stdout);
     int code = run(argc, argv);
+    if (silent)
+        return fo_job_end(code);
     if ((fflush(stdout) || ferror(stdout)) && code == EXIT_DONE) {
         fprintf(stderr, "flashoverlap: standard output can't be written: %s\n", strerror(errno));
         code = EXIT_RUN_FAILED;
     }
-    return code;
+    return fo_job_end(code);
 }

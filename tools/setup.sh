@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks (Debian, Ubuntu). Silent and offline when nothing is
 # missing. Words: text (the default training text), lint (formatter and linter), bench (valgrind), browser
-# (headless Chromium, for the test of the report).
+# (headless Chromium, for the test of the report), mpi (Open MPI and MPICH, for ranks on other machines).
 set -euo pipefail
 
 missing=()
@@ -47,8 +47,14 @@ find_missing()
         browser)
             command -v chromium-browser google-chrome >/dev/null 2>&1 || need_command chromium chromium
             ;;
+        mpi)
+            need_command mpirun.openmpi openmpi-bin
+            need_command mpicc.openmpi libopenmpi-dev
+            need_command mpiexec.mpich mpich
+            need_command mpicc.mpich libmpich-dev
+            ;;
         *)
-            echo "tools/setup.sh: '$word' is unknown, expected text, lint, bench or browser" >&2
+            echo "tools/setup.sh: '$word' is unknown, expected text, lint, bench, browser or mpi" >&2
             exit 2
             ;;
         esac

@@ -60,7 +60,8 @@ typedef struct fo_bench_result {
     char note[512];       /* why the first point that was not measured was not, "" */
 } fo_bench_result;
 
-/* Starts a group for every point, measures, prints the tables (or JSON, or CSV) to out. What can't be done
+/* In a job all processes call it; the first one prints and writes, all get the result.
+ * Starts a group for every point, measures, prints the tables (or JSON, or CSV) to out. What can't be done
  * or fails at one point is a row that says why; the others run. FO_INVALID: options that make no sense
  * anywhere. FO_INTERRUPTED: what was measured until then was printed, and the files were written. FO_IO:
  * a file can't be written; asked before anything runs. result may be NULL. */

@@ -39,7 +39,7 @@ typedef struct fo_calibrate_options {
     fo_group_options group; /* ranks, threads, transport and kernel to measure with */
 } fo_calibrate_options;
 
-/* 2 ranks, or as many as there are cores when that is fewer; their threads; shm. */
+/* 2 ranks, or as many as there are cores when that is fewer; their threads; shm. In a job its ranks, mpi. */
 void fo_calibrate_defaults(fo_calibrate_options *options);
 
 /* Measures the matrix products over the rows of a slice, attention, passes over memory, messages and the

@@ -13,8 +13,8 @@ extern "C" {
 
 /* Prints version, instruction set, kernels, transports, cores and memory to out; json: as one
  * JSON object with version, compiler, isa, cores, memory_bytes and the arrays kernels (name, isa,
- * dtypes, about) and transports (name, about), in order of preference. FO_IO: out can't be
- * written. */
+ * dtypes, about) and transports (name, about), in order of preference, mpi (paths of the modules found), and
+ * job (launcher, rank, size; null without a launcher). FO_IO: out can't be written. */
 fo_status fo_info_print(bool json, FILE *out);
 
 #ifdef __cplusplus

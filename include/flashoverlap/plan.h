@@ -102,6 +102,7 @@ typedef struct fo_plan_attention {
     int64_t batch, context;
     int heads, head_dim;
     int head_offset, total_heads; /* number of the first own head; heads of all ranks */
+    int64_t first_sequence;       /* what sequence 0 is called in dropout masks */
     float dropout;                /* of probabilities, 0 <= p < 1 */
     fo_row_order order;           /* which token a row is; BALANCED where shards cut sequences */
     bool first; /* all of attention before the out-projection's program: only the out-projection is

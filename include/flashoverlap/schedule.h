@@ -32,20 +32,31 @@ typedef enum fo_pattern {
 typedef enum fo_strategy_kind {
     FO_STRATEGY_NONE, /* the whole computation, the whole collective */
     FO_STRATEGY_SLICE, /* parts: row chunks; chunk i's collective behind another chunk's computation */
-    FO_STRATEGY_RING,  /* ring steps with a barrier between steps */
-    FO_STRATEGY_FLASH, /* ring, streamed, no barrier, fused addition, own slice first or last */
+    FO_STRATEGY_RING,   /* ring steps with a barrier between steps */
+    FO_STRATEGY_FLASH,  /* ring, streamed, no barrier, fused addition, own slice first or last */
     FO_STRATEGY_DIRECT, /* flash in direct form: every slice in one hop */
     FO_STRATEGY_HIER, /* an outer ring over machines whose steps are inner rings over a machine's ranks */
+    FO_STRATEGY_HIER_NONE, /* the order of hier, nothing overlapped: what its bits are compared with */
     FO_STRATEGY_LIBRARY /* none (parts 0) or slice:parts with the transport library's own collectives: no program */
 } fo_strategy_kind;
 
 typedef struct fo_strategy {
     fo_strategy_kind kind;
-    int parts; /* k of slice:k, m of flash:m and direct:m; 0: chosen from the shape */
+    int parts; /* k of slice:k, m of flash:m, direct:m and hier:m; 0: chosen from the shape */
 } fo_strategy;
 
-/* Parses "none", "slice:4", "ring", "flash", "flash:2", "direct", "direct:2". FO_INVALID names the
- * word found and those known. */
+/* Orders. Of N ranks in one ring, shard j is the sum j+1, j+2, ..., j of the ranks' contributions, from left
+ * to right, and rank r's weight gradient takes the shards r, r-1, ... (mod N).
+ *
+ * hier and none/hier nest them (docs/hier.md). Rank k L + l is local number l of machine k, of K machines with L
+ * ranks each. Shard (k, l) is the sum of the machines' sums k+1, k+2, ..., k (mod K), from left to right; a
+ * machine's sum is that of its local numbers l+1, l+2, ..., l (mod L), from left to right. Every sum that travels
+ * is rounded to the wire type; a machine's sum that is added where it was finished is not. Rank (k, l)'s weight
+ * gradient takes the shards of machines k, k-1, ..., each in the order l, l-1, ...: the order in which they
+ * arrive. So hier, hier:m and none/hier have the same bits, and with K = 1 or L = 1 those of the others. */
+
+/* Parses "none", "slice:4", "ring", "flash", "flash:2", "direct", "direct:2", "hier", "hier:2", "none/hier",
+ * "library", "library:4". FO_INVALID names the word found and those known. */
 fo_status fo_strategy_parse(const char *text, fo_strategy *strategy);
 /* The inverse; writes at most size bytes, always terminated. */
 void fo_strategy_print(fo_strategy strategy, char *text, size_t size);
@@ -54,7 +65,9 @@ typedef struct fo_schedule_desc {
     fo_pattern pattern;
     fo_strategy strategy;
     int ranks;
-    int nodes;           /* machines, ranks / nodes on each in rank order; 0: 1 */
+    /* Machines, ranks / nodes on each in rank order; 0: 1. hier and none/hier are refused when that does
+     * not divide; other strategies do not look at it. */
+    int nodes;
     int64_t rows;        /* M */
     int64_t quantum;     /* sub-slice boundaries inside a shard are multiples of this; >= 1 */
     int64_t stream_rows; /* rows of one message; >= 1 */

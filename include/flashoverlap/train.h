@@ -37,6 +37,7 @@ typedef struct fo_train_options {
     const char *command; /* the command line, for the report; NULL: unknown */
     int64_t save_every;  /* steps; 0: only at the end */
     /* running */
+    int tp, dp; /* tensor-parallel ranks of a replica, replicas; 0: what the other leaves, both 0: all ranks, one */
     const char *overlap;
     const char *auto_link_unused; /* reserved, NULL */
     double
@@ -56,9 +57,18 @@ typedef struct fo_train_result {
     int64_t step;
     double loss, val_loss;                         /* val_loss NaN when never evaluated */
     double step_ms, tokens_per_s, mfu, exposed_ms; /* medians over the steps after the first */
+    int tp, dp;
+    int64_t optimizer_bytes; /* of moments, on rank 0 */
+    int slow_rank; /* the one that others waited for much longer than it waited; -1: none */
+    char slow_host[64];
+    int waited_by;        /* ranks that waited for it */
+    double waited_s;      /* in all */
+    double waited_part;   /* of the run, mean of those that waited */
 } fo_train_result;
 
-/* Starts the group and trains. Options are checked before any rank starts. result may be NULL.
+/* Starts the group and trains. Options are checked before any rank starts, and by the ranks of a job that they were
+ * given the same. In a job every process gets a result; rank 0's writes. result may be NULL. When a group failed, the
+ * sentence says where to go on from.
  * FO_INTERRUPTED after SIGINT/SIGTERM, once the state is saved; FO_NUMERIC when the loss is not finite
  * (nothing is saved; the last checkpoint stays). */
 fo_status fo_train_run(const fo_train_options *options, fo_train_result *result);

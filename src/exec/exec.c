@@ -133,6 +133,16 @@ static fo_status look_around(fo_exec *exec, int32_t blocker)
                                                         : status;
 }
 
+/* The deadline has passed: unless this process slept through it (it was stopped) and all is there now. */
+static fo_status late(fo_exec *exec, int32_t blocker, int32_t root)
+{
+    int64_t before = exec->movements;
+    fo_status status = look_around(exec, blocker);
+    if (status != FO_OK || exec->movements != before)
+        return status;
+    return timed_out(exec, &exec->program->tasks[root]);
+}
+
 /* One wait for `blocker`; the time goes to its account. */
 static fo_status wait_for(fo_exec *exec, int32_t blocker)
 {
@@ -148,7 +158,7 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     int64_t deadline = exec->last_progress_ns + exec->endpoint->deadline_ns;
     int32_t root = exec->waiting_for = root_blocker(exec, blocker);
     if (begin >= deadline)
-        return timed_out(exec, &exec->program->tasks[root]);
+        return late(exec, blocker, root);
     status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
     if (status == FO_OK)
         status = look_around(exec, blocker);
@@ -262,7 +272,7 @@ fo_status fo_exec_run_tile(fo_exec *exec, int32_t index, int64_t rows)
 /* From inside a tile: nothing is computed, no rows are given free that the tile may read. */
 void fo_exec_look(fo_exec *exec)
 {
-    bool moved;
+    bool moved = false;
     if (exec->seen == FO_OK && exec->unfinished)
         exec->seen = fo_exec_progress_poll(exec, true);
     if (exec->seen != FO_OK || !exec->background || !exec->background->first)

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "transport/machine.h"
+#include "flashoverlap/job.h"
 
 enum { TAG_ALLGATHER = 0, TAG_BARRIER = 1 }; /* from FO_GROUP_FIRST_OWN_TAG */
 
@@ -23,9 +23,21 @@ typedef struct group_start {
 
 /* ---- starting ---- */
 
+const char *fo_group_choose(const fo_group_options *options)
+{
+    fo_job job;
+    fo_job_get(&job);
+    return options->transport ? options->transport : job.launched ? "mpi" : "shm";
+}
+
 static fo_status unknown_transport(const char *name)
 {
     char known[256] = "";
+    if (!strcmp(name, "mpi"))
+        return fo_base_error(FO_UNSUPPORTED,
+                             "no MPI was found when flashoverlap was built, expected one for ranks "
+                             "that a launcher starts; install libopenmpi-dev or libmpich-dev and "
+                             "build again, or start it without a launcher");
     for (int i = 0; fo_transport_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
@@ -51,7 +63,6 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
     fo_group group = {
         .inner = endpoint,
         .kernel = start->kernel,
-        .threads = start->threads,
         .link = start->options->link,
         .device = start->options->device,
         .tag_end = FO_GROUP_ROOT_TAGS,
@@ -63,18 +74,50 @@ static fo_status run_rank(fo_endpoint *endpoint, void *arg)
     fo_status status = fo_transport_hook_link(endpoint, &start->options->link, &group.outer);
     if (status == FO_OK)
         status = fo_group_place(&group, start->options->nodes);
+    if (status == FO_OK)
+        status = fo_group_share(&group, start->threads);
     if (status == FO_OK) {
-        fo_transport_machine_bind(endpoint->rank, endpoint->size, start->threads);
-        fo_kernel_set_threads(start->threads);
+        fo_kernel_set_threads(group.threads);
         fo_kernel_set_device(&start->options->device);
         status = start->rank_main(&group, start->arg);
         if (group.recorder)
             free(group.recorder->events);
         free(group.recorder);
-        fo_transport_hook_destroy(group.outer);
     }
+    fo_transport_hook_destroy(group.outer);
     free(group.requests);
     return status;
+}
+
+/* Whether what a launcher started and what was asked for fit together. */
+static fo_status check_job(const fo_group_options *options, const fo_transport *transport)
+{
+    fo_job job;
+    fo_job_get(&job);
+    bool joins = transport->ops->caps & FO_TRANSPORT_JOINS;
+    int ranks = options->ranks;
+    const char *set =
+        getenv("FLASHOVERLAP_MPI_SUBSET"); /* for tests: smaller groups than the job */
+    bool subset = set && !strcmp(set, "1");
+    if (joins && !job.launched && ranks > 1)
+        return fo_base_error(FO_INVALID,
+                             "transport %s joins the processes of a launcher, and there is none; "
+                             "start %d of them: mpirun -n %d flashoverlap ...",
+                             transport->ops->name, ranks, ranks);
+    if (joins && job.launched && ranks != job.size && !(ranks < job.size && subset))
+        return fo_base_error(
+            FO_INVALID,
+            "--ranks is %d, but %s started %d process%s; leave --ranks out or start "
+            "%d",
+            ranks, job.launcher, job.size, job.size == 1 ? "" : "es", ranks);
+    if (!joins && job.size > 1)
+        return fo_base_error(
+            FO_INVALID,
+            "transport %s in a job of %d processes: every one of them would start a "
+            "group of its own; leave --transport out, or start the program "
+            "without %s",
+            transport->ops->name, job.size, job.launcher);
+    return FO_OK;
 }
 
 static fo_status check_options(const fo_group_options *options, const fo_transport *transport,
@@ -92,13 +135,13 @@ static fo_status check_options(const fo_group_options *options, const fo_transpo
         return unknown_transport(name);
     if (!kernel)
         return unknown_kernel(options->kernel);
-    return FO_OK;
+    return check_job(options, transport);
 }
 
 fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, void *arg)
 {
     static atomic_flag running = ATOMIC_FLAG_INIT;
-    const char *name = options->transport ? options->transport : "shm";
+    const char *name = fo_group_choose(options);
     const fo_transport *transport = fo_transport_find(name);
     bool emulated = options->device.flops_per_s > 0;
     const fo_kernel *kernel = fo_kernel_find(options->kernel ? options->kernel
@@ -114,10 +157,6 @@ fo_status fo_group_run(const fo_group_options *options, fo_rank_main rank_main, 
         .rank_main = rank_main,
         .arg = arg,
     };
-    if (start.threads == 0)
-        start.threads = fo_transport_machine_cores() / options->ranks;
-    if (start.threads < 1)
-        start.threads = 1;
     fo_transport_options launch = {
         .ranks = options->ranks,
         .deadline_s = options->deadline_s,
@@ -160,6 +199,11 @@ const char *fo_group_kernel(const fo_group *group)
 fo_link fo_group_link(const fo_group *group)
 {
     return group->root->link;
+}
+
+bool fo_group_joined(const fo_group *group)
+{
+    return group->root->inner->ops->caps & FO_TRANSPORT_JOINS;
 }
 
 bool fo_group_interrupted(const fo_group *group)

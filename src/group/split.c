@@ -181,7 +181,7 @@ fo_background *fo_group_background(fo_group *group)
 
 fo_status fo_group_progress(fo_group *group)
 {
-    bool moved;
+    bool moved = false;
     fo_background *background = fo_group_background(group);
     return background->first ? fo_base_background_advance(background, NULL, &moved) : FO_OK;
 }

@@ -13,6 +13,9 @@
  * divide its ranks. */
 fo_status fo_group_place(fo_group *group, int nodes);
 
+/* share.c: threads of this rank (0: to be chosen) and the cores they run on. Collective. */
+fo_status fo_group_share(fo_group *group, int threads);
+
 struct fo_group {
     fo_endpoint *inner; /* the transport's */
     fo_endpoint *outer; /* with the emulated link around it */
@@ -23,6 +26,7 @@ struct fo_group {
     fo_recorder *recorder;      /* NULL: nobody records */
     uint32_t next_tag, tag_end; /* tags for plans: [next_tag, tag_end) */
     fo_request *requests;       /* [2 * size], of allgather */
+    int sharing;                /* ranks, itself among them, that may use this rank's cores */
     int nodes;                  /* machines, with equally many ranks on each, in rank order */
     fo_background background;   /* of the rank: the root's */
     /* of a group that was split from another */

@@ -178,5 +178,10 @@ const fo_device *fo_kernel_device(void);
 /* Threads of kernels called from this thread. */
 void fo_kernel_set_threads(int threads);
 int fo_kernel_threads(void);
+/* What is to be called by kernels of this thread while they work, as soon as interval_ns have gone by since it was
+ * called last: large tiles take tens of milliseconds, in which nobody else looks at the messages. Called from this
+ * thread, between parts of gemm_pack, gemm_tile, wgrad_block and attention, never inside a parallel region; it must
+ * not call kernels. How long a part takes depends on the backend: well below a millisecond to a few. NULL: nothing. */
+void fo_kernel_set_progress(void (*progress)(void *arg), void *arg, int64_t interval_ns);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "flashoverlap/calibrate.h"
+#include "flashoverlap/job.h"
 #include "measure/result.h"
 #include "transport/machine.h"
 
@@ -24,7 +25,9 @@ void fo_bench_defaults(fo_bench_options *options)
                                   .wire = FO_F32,
                                   .overlap = "none,slice:8,ring,flash",
                                   .repeat = 20};
-    options->group.ranks = 2;
+    fo_job job;
+    fo_job_get(&job);
+    options->group.ranks = job.launched ? job.size : 2;
 }
 
 bool fo_measure_bench_emulates(const fo_measure_bench *bench)
@@ -122,7 +125,39 @@ static fo_status read_options(fo_measure_bench *b)
     b->device = o->group.device;
     if (status == FO_OK && o->emulate)
         status = fo_device_parse(o->emulate, &b->device, &b->whole_s);
-    return status == FO_OK ? fo_measure_report_check(o) : status;
+    return status == FO_OK && fo_job_first() ? fo_measure_report_check(o) : status;
+}
+
+static void take_fingerprint(fo_measure_bench *b)
+{
+    const fo_bench_options *o = b->options;
+    fo_train_fingerprint *f = &b->fingerprint;
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"--rows", o->rows},       {"--batch", o->batch},
+        {"--context", o->context}, {"--dim", o->dim},
+        {"--ffn", o->ffn},         {"--heads", o->heads},
+        {"--layers", o->layers},   {"--vocabulary", o->vocabulary},
+        {"--repeat", o->repeat},
+    };
+    fo_train_fingerprint_begin(f, "bench");
+    fo_train_fingerprint_word(f, "what is measured", b->family->name);
+    fo_train_fingerprint_word(f, "--backward", o->backward ? "given" : NULL);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        fo_train_fingerprint_count(f, counts[i].name, counts[i].value);
+    fo_train_fingerprint_word(f, "--sweep", o->sweep);
+    fo_train_fingerprint_word(f, "--dtype", fo_dtype_name(o->dtype));
+    fo_train_fingerprint_word(f, "--wire", fo_dtype_name(o->wire));
+    fo_train_fingerprint_word(f, "--overlap", o->overlap);
+    fo_train_fingerprint_word(f, "--order", o->order);
+    fo_train_fingerprint_real(f, "--link auto", o->link_ratio);
+    fo_train_fingerprint_real(f, "--transfer", o->transfer_s);
+    fo_train_fingerprint_word(f, "--emulate", o->emulate);
+    fo_train_fingerprint_word(f, "--trace", o->trace ? "given" : NULL);
+    fo_train_fingerprint_word(f, "--report", o->report ? "given" : NULL);
+    fo_train_fingerprint_group(f, &o->group);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -157,9 +192,10 @@ static fo_status make_results(fo_measure_bench *b)
 }
 
 /* Main memory; what the group may use of it when that was limited. Emulated matrices are never touched. */
-static fo_status check_memory(const fo_measure_bench *b, const fo_measure_sizes *sizes)
+fo_status fo_measure_bench_memory(const fo_measure_bench *b, int point, int ranks)
 {
-    int ranks = b->options->group.ranks;
+    fo_measure_sizes size, *sizes = &size;
+    b->family->sizes(b->options, &b->points[point], sizes);
     double each = sizes->memory + b->strategy_count * sizes->memory_each;
     double needed = each * ranks, available = (double)fo_transport_machine_memory();
     double limit = (double)b->options->group.memory * ranks;
@@ -177,6 +213,14 @@ static fo_status check_memory(const fo_measure_bench *b, const fo_measure_sizes 
 
 /* ---- points ------------------------------------------------------------------------------------------ */
 
+/* Whether the processes of a job are the ranks: when it fails, it is over. */
+static bool job_of_many(void)
+{
+    fo_job job;
+    fo_job_get(&job);
+    return job.size > 1;
+}
+
 /* What can be known before a group is started. */
 static fo_status check_point(fo_measure_bench *b, int point)
 {
@@ -186,7 +230,9 @@ static fo_status check_point(fo_measure_bench *b, int point)
         return status;
     b->family->sizes(b->options, &b->points[point], &sizes);
     b->work[point] = sizes.flops;
-    return check_memory(b, &sizes);
+    if (job_of_many()) /* how many are on this host, ranks find out */
+        return FO_OK;
+    return fo_measure_bench_memory(b, point, b->options->group.ranks);
 }
 
 static fo_status run_point(fo_measure_bench *b, int point)
@@ -197,8 +243,11 @@ static fo_status run_point(fo_measure_bench *b, int point)
         result->interrupted = true;
         snprintf(result->note, sizeof result->note, "interrupted before it was measured");
     }
+    if (b->ended && !result->note[0])
+        snprintf(result->note, sizeof result->note, "the job had failed before it was measured");
     if (!result->note[0])
         status = fo_measure_runner_point(b, point);
+    b->ended |= result->failed && job_of_many();
     b->interrupted |= status == FO_INTERRUPTED;
     if (status == FO_INTERRUPTED && !result->measured && !result->note[0])
         snprintf(result->note, sizeof result->note, "interrupted before it was measured");
@@ -278,8 +327,12 @@ fo_status fo_bench_run(const fo_bench_options *options, FILE *out, fo_bench_resu
     fo_status status = read_options(b);
     if (status == FO_OK)
         status = make_results(b);
-    if (status == FO_OK)
+    if (status == FO_OK) {
+        take_fingerprint(b);
         status = run(b, result);
+    } else {
+        status = fo_train_refuse(&options->group, status);
+    }
     if (b->results)
         munmap(b->results, (size_t)b->point_count * sizeof *b->results);
     free(b);

@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "flashoverlap/job.h"
 #include "flashoverlap/trace.h"
+#include "group/group.h"
 #include "trace/out.h"
 #include "transport/machine.h"
 #include "transport/transport.h"
@@ -16,8 +18,10 @@
 void fo_calibrate_defaults(fo_calibrate_options *options)
 {
     *options = (fo_calibrate_options){.quick = false};
-    options->group.ranks = fo_transport_machine_cores() < 2 ? 1 : 2;
-    options->group.transport = "shm";
+    fo_job job;
+    fo_job_get(&job);
+    options->group.ranks = job.launched ? job.size : fo_transport_machine_cores() < 2 ? 1 : 2;
+    options->group.transport = fo_group_choose(&options->group);
 }
 
 static fo_status check_options(const fo_calibrate_options *o)
@@ -28,7 +32,7 @@ static fo_status check_options(const fo_calibrate_options *o)
     if (group->link.bytes_per_s > 0)
         return fo_base_error(FO_INVALID, "calibrate: an emulated link was given, expected none: "
                                          "the transport itself is measured");
-    return o->path ? fo_trace_check_path(o->path) : FO_OK;
+    return o->path && fo_job_first() ? fo_trace_check_path(o->path) : FO_OK;
 }
 
 /* Threads of a rank when all ranks work, as fo_group_run chooses them. */
@@ -42,10 +46,15 @@ static fo_status measure(fo_measure_calibration *c)
 {
     fo_group_options group = c->options->group;
     const fo_kernel *kernel = fo_kernel_find(group.kernel);
-    if (kernel && fo_transport_find(group.transport)) /* otherwise the group says what is known */
+    const fo_transport *transport = fo_transport_find(group.transport);
+    fo_train_fingerprint_begin(&c->fingerprint, "calibrate");
+    fo_train_fingerprint_word(&c->fingerprint, "--quick", c->options->quick ? "given" : NULL);
+    fo_train_fingerprint_group(&c->fingerprint, &group);
+    /* the ranks of a job find out how many threads they have; an unknown name is the group's to refuse */
+    if (kernel && transport && !(transport->ops->caps & FO_TRANSPORT_JOINS))
         fo_measure_calibrate_cases(c, kernel, threads_of(&group));
     c->begin_ns = fo_base_clock_ns();
-    fo_status status = fo_group_run(&group, fo_measure_calibrate_rank, c);
+    fo_status status = fo_train_start(&group, fo_measure_calibrate_rank, c);
     if (status == FO_OK && c->interrupted)
         status = fo_base_error(FO_INTERRUPTED, "interrupted after %.0f s: nothing was written",
                                (double)(fo_base_clock_ns() - c->begin_ns) * 1e-9);
@@ -79,6 +88,8 @@ static fo_status write_file(const char *path, const char *text)
 
 static fo_status write_results(const fo_measure_calibration *c, FILE *out)
 {
+    if (!fo_job_first())
+        return FO_OK;
     char *text = profile_text(c);
     if (!text)
         return fo_base_error(FO_NO_MEMORY, "calibrate: no memory for the profile");
@@ -96,11 +107,10 @@ static fo_status write_results(const fo_measure_calibration *c, FILE *out)
 fo_status fo_calibrate_run(const fo_calibrate_options *options, FILE *out)
 {
     fo_calibrate_options own = *options;
-    if (!own.group.transport)
-        own.group.transport = "shm";
+    own.group.transport = fo_group_choose(&own.group);
     fo_status status = check_options(&own);
     if (status != FO_OK)
-        return status;
+        return fo_train_refuse(&own.group, status);
     fo_measure_calibration *c =
         mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c == MAP_FAILED)

@@ -1,11 +1,13 @@
 /* A calibration: a list of cases, each sampled in turn, round after round, so that a machine that slows
  * down or warms up favours none. The list is made before the ranks start and lies in memory that all of
- * them share; rank 0 writes the samples, the launching process prints them. */
+ * them share, or, by the ranks of a job, in each process; rank 0 writes the samples (in a job: every rank the same ones),
+ * the launching process prints them. */
 #ifndef FO_MEASURE_CALIBRATE_H
 #define FO_MEASURE_CALIBRATE_H
 
 #include "flashoverlap/calibrate.h"
 #include "kernel/kernel.h"
+#include "train/train.h"
 
 enum {
     FO_MEASURE_CASES = 640,
@@ -45,6 +47,7 @@ typedef struct fo_measure_calibration {
     int64_t most_width, most_weight, most_elements, most_bytes;
     bool interrupted; /* the user asked to stop */
     int64_t begin_ns;
+    fo_train_fingerprint fingerprint;
     int count;
     fo_measure_case cases[FO_MEASURE_CASES];
 } fo_measure_calibration;

@@ -53,7 +53,7 @@ static fo_status meet(rank *r, verdict mine, verdict *found)
         mine = STOP;
     fo_status status = greatest(r, mine, &greatest_of_all);
     *found = (verdict)(int)greatest_of_all;
-    if (status == FO_OK && *found == STOP && fo_group_rank(r->group) == 0)
+    if (status == FO_OK && *found == STOP && fo_train_answers(r->group))
         r->c->interrupted = true;
     return status;
 }
@@ -155,7 +155,7 @@ static fo_status warm_up(rank *r, fo_measure_case *which, double *seconds)
 /* Rank 0 writes, behind the others' backs: they look only after the next meeting. */
 static void note(rank *r, fo_measure_case *which, double seconds)
 {
-    if (fo_group_rank(r->group) == 0 && which->samples < FO_MEASURE_SAMPLES)
+    if (fo_train_answers(r->group) && which->samples < FO_MEASURE_SAMPLES)
         which->seconds[which->samples++] = seconds;
 }
 
@@ -167,7 +167,7 @@ static fo_status run_case(rank *r, fo_measure_case *which)
     if (!calls) {
         status = warm_up(r, which, &seconds);
         calls = which->kind == FO_MEASURE_TASK ? TASK_CALLS : calls_for(seconds);
-        if (status == FO_OK && fo_group_rank(r->group) == 0)
+        if (status == FO_OK && fo_train_answers(r->group))
             which->calls = calls;
     }
     for (int i = 0; status == FO_OK && i < IN_A_ROW; i++) {
@@ -244,6 +244,16 @@ static fo_status measure(rank *r)
     return status;
 }
 
+/* Where every process of a job has its own list: the same one, for as many threads as all ranks have. */
+static fo_status make_cases(rank *r)
+{
+    double fewest;
+    fo_status status = greatest(r, -fo_group_threads(r->group), &fewest);
+    if (status == FO_OK)
+        fo_measure_calibrate_cases(r->c, fo_group_kernel_ops(r->group), (int)-fewest);
+    return status;
+}
+
 fo_status fo_measure_calibrate_rank(fo_group *group, void *arg)
 {
     rank r = {.c = arg, .group = group};
@@ -251,6 +261,11 @@ fo_status fo_measure_calibrate_rank(fo_group *group, void *arg)
     fo_status status = r.all ? FO_OK
                              : fo_base_error(FO_NO_MEMORY, "calibrate: no memory for %d ranks",
                                              fo_group_size(group));
+    char note[512];
+    if (status == FO_OK)
+        status = fo_train_enter(group, &r.c->fingerprint, note, sizeof note);
+    if (status == FO_OK && fo_group_joined(group))
+        status = make_cases(&r);
     if (status == FO_OK)
         status = fo_measure_work_make(r.c, fo_group_kernel_ops(group), &r.work);
     if (status == FO_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "flashoverlap/calibrate.h"
+#include "flashoverlap/job.h"
 #include "measure/print.h"
 #include "measure/result.h"
 
@@ -104,6 +105,10 @@ static void put_head(const fo_measure_bench *b, const fo_measure_result *result)
     fprintf(b->out, "sizes: %s\n", sizes);
     fprintf(b->out, "ranks: %d x %d thread%s, %s, kernel %s\n", b->options->group.ranks,
             result->threads, result->threads == 1 ? "" : "s", result->transport, result->kernel);
+    if (result->hint[0])
+        fprintf(b->out, "hint: %s\n", result->hint);
+    if (result->hosts[0])
+        fprintf(b->out, "note: %s\n", result->hosts);
     fo_device_print(&result->device, device, sizeof device);
     if (fo_measure_bench_emulates(b)) /* of a time, the rate is another one at every point */
         fprintf(b->out, "emulated computation: a device of %s; nothing is computed\n",
@@ -178,7 +183,7 @@ static void put_point(const fo_measure_bench *b, const fo_measure_result *result
 
 void fo_measure_print_point(const fo_measure_bench *b, int point)
 {
-    if (b->options->format != FO_BENCH_TEXT)
+    if (b->options->format != FO_BENCH_TEXT || !fo_job_first())
         return;
     const fo_measure_result *result = &b->results[point];
     bool said = false;
@@ -194,6 +199,8 @@ void fo_measure_print_point(const fo_measure_bench *b, int point)
 
 void fo_measure_print_end(const fo_measure_bench *b)
 {
+    if (!fo_job_first())
+        return;
     if (b->options->format == FO_BENCH_JSON)
         fo_measure_print_json(b);
     else if (b->options->format == FO_BENCH_CSV)

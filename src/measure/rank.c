@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "group/group.h"
 #include "measure/result.h"
 #include "train/train.h"
 
@@ -58,10 +59,18 @@ fo_status fo_measure_rank_open(const fo_measure_bench *bench, int point, fo_grou
                                   .group = group,
                                   .point = bench->points[point],
                                   .emulated = fo_measure_bench_emulates(bench)};
-    fo_status status = settle(group, bench->family->open(&r->setup, &r->family), &mixed);
+    fo_status status = fo_group_joined(group)
+                           ? fo_measure_bench_memory(bench, point, fo_group_local_ranks(group))
+                           : FO_OK;
+    if (fo_group_joined(group))
+        status = settle(group, status, &mixed);
+    if (status == FO_OK)
+        status = settle(group, bench->family->open(&r->setup, &r->family), &mixed);
     if (status == FO_OK && bench->family->prepare)
         status = settle(group, bench->family->prepare(r->family), &mixed);
-    return status == FO_OK ? make_subjects(r) : status;
+    if (status == FO_OK)
+        status = make_subjects(r);
+    return fo_train_together(group, status); /* every failure here was settled */
 }
 
 void fo_measure_rank_close(fo_measure_rank *r)

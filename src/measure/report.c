@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "flashoverlap/calibrate.h"
+#include "flashoverlap/job.h"
 #include "measure/facts.h"
 #include "measure/result.h"
 #include "trace/page.h"
@@ -64,7 +65,8 @@ static void fill_how(const fo_measure_bench *b, const fo_measure_result *r, text
                       : "real and measured",
              r->link.bytes_per_s > 0
                  ? "emulated: real messages that arrive as late as over such a link"
-                 : "this machine's shared memory, not emulated",
+             : !strcmp(r->transport, "mpi") ? "that of the hosts, not emulated"
+                                            : "this machine's shared memory, not emulated",
              b->options->repeat);
 }
 
@@ -142,7 +144,9 @@ static fo_status write_files(const tracer *t, const fo_timeline_part *parts, int
     char note[96];
     snprintf(note, sizeof note, "%s%s%s%s", r->label, r->label[0] ? ", " : "",
              fo_measure_bench_emulates(t->bench) ? "emulated computation, " : "",
-             r->link.bytes_per_s > 0 ? "emulated link" : "this machine's memory");
+             r->link.bytes_per_s > 0        ? "emulated link"
+             : !strcmp(r->transport, "mpi") ? "the hosts' link"
+                                            : "this machine's memory");
     fo_status status = o->trace ? fo_trace_timeline_write(parts, count, note, o->trace) : FO_OK;
     if (o->report && (status == FO_OK || status == FO_IO)) {
         fo_status page = write_page(t->bench, t->point, parts, count);
@@ -169,8 +173,12 @@ static fo_status tracer_rank(fo_group *group, void *arg)
             if (timelines[s])
                 parts[count++] = (fo_timeline_part){b->strategies[s].name, timelines[s]};
         }
-    if (status == FO_OK && fo_group_rank(group) == 0 && write_files(t, parts, count) != FO_OK)
-        snprintf(result->file_error, sizeof result->file_error, "%s", fo_last_error());
+    if (status == FO_OK) {
+        bool writes = fo_group_rank(group) == 0;
+        fo_status written = fo_train_agree(group, writes ? write_files(t, parts, count) : FO_OK);
+        if (written != FO_OK && fo_train_answers(group))
+            snprintf(result->file_error, sizeof result->file_error, "%s", fo_last_error());
+    }
     for (int s = 0; s < b->strategy_count; s++)
         fo_timeline_free(timelines[s]);
     fo_measure_rank_close(&rank);
@@ -193,9 +201,10 @@ fo_status fo_measure_report_write(fo_measure_bench *b)
     tracer t = {b, first_measured(b)};
     if (!o->trace && !o->report)
         return FO_OK;
-    if (t.point == b->point_count ||
-        b->killed) /* nothing to trace, or nobody who would wait for it */
-        return o->report ? write_page(b, t.point % b->point_count, NULL, 0) : FO_OK;
+    if (t.point == b->point_count || b->killed ||
+        b->ended) /* nothing to trace, or nobody who would wait for it */
+        return o->report && fo_job_first() ? write_page(b, t.point % b->point_count, NULL, 0)
+                                           : FO_OK;
     fo_group_options group = fo_measure_runner_group(b, t.point);
     fo_status status = fo_group_run(&group, tracer_rank, &t);
     const char *error = b->results[t.point].file_error;

@@ -1,11 +1,12 @@
-/* Results of a benchmark: written by rank 0 of every point's group into memory shared with the caller, printed
- * by the caller. Plain data, no pointers. */
+/* Results of a benchmark: written by rank 0 of every point's group into memory shared with the caller (in a job by
+ * every rank, the same, into its own), printed by the caller, in a job by the first one. Plain data, no pointers. */
 #ifndef FO_MEASURE_RESULT_H
 #define FO_MEASURE_RESULT_H
 
 #include "flashoverlap/trace.h"
 #include "measure/spelling.h"
 #include "measure/subject.h"
+#include "train/train.h"
 
 /* One strategy at one point. Milliseconds; NaN: not measured or not defined. */
 typedef struct fo_measure_row {
@@ -31,6 +32,8 @@ typedef struct fo_measure_result {
     fo_device device;
     int threads;
     char transport[16], kernel[16];
+    char hint[256];       /* what the launcher should be told; "" */
+    char hosts[480];      /* how hosts differ; "" */
     char file_error[480]; /* rank 0 could not write a file; "" */
     fo_measure_row rows[FO_MEASURE_STRATEGIES];
 } fo_measure_result;
@@ -50,10 +53,16 @@ typedef struct fo_measure_bench {
     fo_measure_result *results; /* [point_count], shared */
     bool interrupted;
     bool killed; /* by a second signal */
+    bool ended;  /* the job, whose ranks can't be started again, has failed */
+    fo_train_fingerprint fingerprint;
 } fo_measure_bench;
 
 /* Whether computation is emulated. */
 bool fo_measure_bench_emulates(const fo_measure_bench *bench);
+
+/* bench.c: main memory of the machine for `ranks` ranks on it; what the group may use of it when that was limited.
+ * FO_NO_MEMORY. */
+fo_status fo_measure_bench_memory(const fo_measure_bench *bench, int point, int ranks);
 
 /* ---- runner.c ---------------------------------------------------------------------------------------- */
 

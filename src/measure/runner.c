@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/quantile.h"
+#include "group/group.h"
 #include "measure/bound.h"
 #include "measure/measure.h"
 #include "measure/progress.h"
@@ -24,6 +25,7 @@ typedef struct runner {
     fo_measure_rank rank;
     const fo_measure_family *family;
     fo_link link; /* that strategies run over */
+    fo_measure_clock clock;
     samples alone, of[FO_MEASURE_STRATEGIES];
     uint64_t hashes[FO_MEASURE_STRATEGIES];
     double wire_bytes;
@@ -70,7 +72,7 @@ static fo_status run_reference(runner *r, int64_t *begin_ns)
     bool emulated = fo_group_link(group).bytes_per_s > 0;
     fo_status status = emulated ? fo_group_set_link(group, &no_link) : FO_OK;
     if (status == FO_OK)
-        status = fo_measure_start(group, begin_ns);
+        status = fo_measure_start(group, &r->clock, begin_ns);
     if (status == FO_OK)
         status = r->family->execute(r->rank.reference);
     return status;
@@ -85,7 +87,8 @@ static fo_status execute(runner *r, int s, turn *result)
     bool reference = s == ALONE && !r->family->execute_local;
     int64_t exposed = r->family->exposed_ns(subject);
     int64_t begin = 0;
-    fo_status status = reference ? run_reference(r, &begin) : fo_measure_start(group, &begin);
+    fo_status status =
+        reference ? run_reference(r, &begin) : fo_measure_start(group, &r->clock, &begin);
     if (status == FO_OK && !reference)
         status = s == ALONE ? r->family->execute_local(subject) : r->family->execute(subject);
     *result = (turn){.ms = (double)(fo_base_clock_ns() - begin) * 1e-6,
@@ -253,6 +256,7 @@ static void note_group(const runner *r, fo_measure_result *result)
     result->device = fo_group_device(group);
     snprintf(result->transport, sizeof result->transport, "%s", fo_group_transport(group));
     snprintf(result->kernel, sizeof result->kernel, "%s", fo_group_kernel(group));
+    fo_group_hint(group, result->hint, sizeof result->hint);
 }
 
 static fo_status measure(runner *r)
@@ -275,26 +279,34 @@ static fo_status runner_rank(fo_group *group, void *arg)
 {
     const launch *l = arg;
     fo_measure_result *result = &l->bench->results[l->point];
-    bool first = fo_group_rank(group) == 0;
+    bool first = fo_group_rank(group) == 0, answers = fo_train_answers(group);
+    char hosts[480];
+    fo_status status = fo_train_enter(group, &l->bench->fingerprint, hosts, sizeof hosts);
+    if (status != FO_OK)
+        return status;
     runner *r = calloc(1, sizeof *r);
     if (!r)
         return fo_base_error(FO_NO_MEMORY, "no memory for a run");
     r->family = l->bench->family;
     r->link = fo_group_link(group);
-    if (first)
+    if (answers)
         result->entered = true;
-    fo_status status = fo_measure_rank_open(l->bench, l->point, group, &r->rank);
-    if (first) {
+    status = fo_measure_rank_open(l->bench, l->point, group, &r->rank);
+    if (answers) {
         note_group(r, result);
-        fo_measure_progress_begin(&r->progress, l->bench, l->point);
+        snprintf(result->hosts, sizeof result->hosts, "%s", hosts);
     }
+    if (first)
+        fo_measure_progress_begin(&r->progress, l->bench, l->point);
+    if (status == FO_OK)
+        status = fo_measure_clock_compare(group, &r->clock);
     if (status == FO_OK)
         status = allocate(r);
     if (status == FO_OK)
         status = measure(r);
     if (first)
         fo_measure_progress_end(&r->progress);
-    if (status == FO_OK && first)
+    if (status == FO_OK && answers)
         fill_result(r, result);
     if (status != FO_OK && fo_group_interrupted(group))
         result->interrupted = true; /* a wait that had no end before it was asked to */
@@ -333,7 +345,7 @@ fo_status fo_measure_runner_point(fo_measure_bench *bench, int point)
     launch l = {bench, point};
     fo_group_options group = fo_measure_runner_group(bench, point);
     fo_measure_result *result = &bench->results[point];
-    fo_status status = fo_group_run(&group, runner_rank, &l);
+    fo_status status = fo_train_start(&group, runner_rank, &l);
     if (status == FO_OK && result->interrupted)
         return FO_INTERRUPTED;
     bench->killed |= status == FO_INTERRUPTED;

@@ -74,6 +74,18 @@ fo_status fo_measure_spelling_strategies(const char *list, const fo_measure_fami
                                               "none,slice:4,flash");
 }
 
+int fo_measure_spelling_sums(const fo_measure_strategy *strategy)
+{
+    fo_strategy parsed = {.kind = FO_STRATEGY_LIBRARY};
+    (void)fo_strategy_parse(strategy->overlap, &parsed); /* it was when the list was read */
+    switch (parsed.kind) {
+    case FO_STRATEGY_LIBRARY: return -1;
+    case FO_STRATEGY_HIER:
+    case FO_STRATEGY_HIER_NONE: return 1;
+    default: return 0;
+    }
+}
+
 /* A whole number from 1 to 2^31 - 1 at *at, which is moved behind it. */
 static bool take_count(const char **at, int64_t *count)
 {

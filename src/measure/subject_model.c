@@ -163,23 +163,28 @@ static fo_status create(void *family, const fo_measure_strategy *strategy, void 
     return status;
 }
 
-static void update(model *m, double norm)
+static fo_status update(model *m, double norm)
 {
+    const fo_kernel *kernel = fo_group_kernel_ops(m->tokens->setup->group);
     double scale = fo_train_optimizer_scale(m->optimizer.clip, norm);
-    int count = fo_model_parameter_count(m->model);
+    fo_status status = FO_OK;
+    fo_model_piece piece;
     m->steps++;
-    for (int i = 0; i < count; i++)
-        fo_train_optimizer_update(fo_group_kernel_ops(m->tokens->setup->group), &m->optimizer,
-                                  m->steps, scale, fo_model_parameter(m->model, i));
-    fo_model_parameters_changed(m->model);
+    for (int b = 0; status == FO_OK && b < fo_model_bucket_count(m->model); b++) {
+        for (int at = 0; fo_model_bucket_piece(m->model, b, &at, &piece);)
+            fo_train_optimizer_update(kernel, &m->optimizer, m->steps, scale, &piece);
+        status = fo_model_bucket_updated(m->model, b);
+    }
+    return status;
 }
 
 static fo_status pass(model *m)
 {
     const tokens *t = m->tokens;
     fo_status status = fo_model_forward(m->model, t->inputs, t->targets, m->steps, &m->loss);
-    return status == FO_OK ? fo_model_backward(m->model, t->inputs, t->targets, m->steps, 1.0f)
-                           : status;
+    return status == FO_OK
+               ? fo_model_backward(m->model, t->inputs, t->targets, m->steps, 1.0f, true)
+               : status;
 }
 
 static int64_t sent_bytes(const model *m)
@@ -199,7 +204,9 @@ static fo_status execute_step(void *subject)
     if (status == FO_OK)
         status = fo_model_reduce_gradients(m->model, &norm);
     if (status == FO_OK)
-        update(m, norm);
+        status = update(m, norm);
+    if (status == FO_OK) /* all of the step's traffic is in the step */
+        status = fo_model_settle(m->model);
     m->sent = sent_bytes(m) - before;
     return status;
 }

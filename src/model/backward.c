@@ -119,23 +119,33 @@ static fo_status check(const fo_model *m, const int32_t *inputs, const int32_t *
     if (!m->forward_done || m->forward_step != step)
         return fo_base_error(FO_INVALID,
                              "model: backward without a forward pass of the same dropout step");
+    if (m->summing)
+        return fo_base_error(FO_INVALID,
+                             "model: backward after the gradients began to be summed, expected "
+                             "them to be zeroed before");
     fo_status status = fo_model_forward_check(m, "input", inputs);
     return status == FO_OK ? fo_model_forward_check(m, "target", targets) : status;
 }
 
 fo_status fo_model_backward(fo_model *m, const int32_t *inputs, const int32_t *targets,
-                            int64_t dropout_step, float scale)
+                            int64_t dropout_step, float scale, bool last)
 {
     fo_status status = check(m, inputs, targets, dropout_step);
     if (status != FO_OK)
         return status;
     fo_model_rows_arrange(m, inputs, m->tokens);
     fo_model_rows_arrange(m, targets, m->targets);
+    fo_model_lookup_arrange(m, inputs);
     status = head(m, scale);
-    for (int64_t l = m->config.layers - 1; status == FO_OK && l >= 0; l--)
+    if (status == FO_OK && last && m->early && m->by_rows)
+        status = fo_model_buckets_reduce(m, FO_MODEL_BUCKET_EMBEDDING);
+    for (int64_t l = m->config.layers - 1; status == FO_OK && l >= 0; l--) {
         status = fo_model_layer_backward(m, l, dropout_step);
+        if (status == FO_OK && last && m->early)
+            status = fo_model_buckets_reduce(m, FO_MODEL_BUCKET_LAYER + (int)l);
+    }
     if (status != FO_OK)
         return status;
     fo_model_dropout_apply(m, m->dx, FO_MODEL_DROPOUT_EMBED, 0, dropout_step);
-    return fo_model_embedding_backward(m);
+    return fo_model_embedding_backward(m, last);
 }

@@ -63,6 +63,37 @@ fo_status fo_model_config_check(const fo_model_config *config)
     return fo_strategy_parse(config->overlap ? config->overlap : "flash", &strategy);
 }
 
+fo_status fo_model_config_split(fo_model_config *config, int ranks)
+{
+    int tp = config->tp, dp = config->dp;
+    if (tp < 0 || dp < 0)
+        return fo_base_error(
+            FO_INVALID,
+            "tp is %d and dp is %d, expected 1 or more each, or 0 for what the other "
+            "leaves of %d ranks",
+            tp, dp, ranks);
+    if (!tp && !dp)
+        dp = 1;
+    int given = tp && dp ? 0 : tp + dp;
+    if (given && ranks % given)
+        return fo_base_error(FO_INVALID,
+                             "%s is %d, which does not divide the %d ranks; expected a divisor of "
+                             "them",
+                             tp ? "tp" : "dp", given, ranks);
+    config->tp = tp ? tp : ranks / dp;
+    config->dp = dp ? dp : ranks / tp;
+    if ((int64_t)config->tp * config->dp == ranks)
+        return FO_OK;
+    fo_base_error(FO_INVALID,
+                  "tp %d times dp %d is %" PRId64
+                  ", expected the number of ranks, %d; leave one of "
+                  "the two out",
+                  tp, dp, (int64_t)tp * dp, ranks);
+    config->tp = tp;
+    config->dp = dp;
+    return FO_INVALID;
+}
+
 double fo_model_flops_per_token(const fo_model_config *config)
 {
     double d = (double)config->dim, layers = (double)config->layers;

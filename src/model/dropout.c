@@ -1,4 +1,4 @@
-/* Dropout masks: the same for every number of ranks. */
+/* Dropout masks: the same for every number of ranks and replicas. */
 #include "base/random.h"
 #include "model/state.h"
 
@@ -39,7 +39,8 @@ void fo_model_dropout_apply(const fo_model *model, float *x, fo_model_dropout_si
         return;
     for (int64_t at = 0; fo_model_rows_next(m, &at, &run);)
         m->kernel->dropout(x + run.row * m->config.dim,
-                           run.sequence * m->config.context + run.position, run.rows, m->config.dim,
-                           m->config.dropout, fo_model_dropout_key(m->config.seed, step),
+                           (m->first_sequence + run.sequence) * m->config.context + run.position,
+                           run.rows, m->config.dim, m->config.dropout,
+                           fo_model_dropout_key(m->config.seed, step),
                            fo_model_dropout_stream(site, layer));
 }

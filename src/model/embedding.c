@@ -40,8 +40,12 @@ static fo_status gather_table(fo_model *m, float *x)
 fo_status fo_model_embedding_forward(fo_model *m, float *x)
 {
     fo_plan_args args = {.produce = produce, .produce_arg = m, .y = x};
-    fo_status status =
-        m->by_table ? gather_table(m, x) : fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED], &args);
+    fo_status status;
+    if (m->by_rows && m->buckets[FO_MODEL_BUCKET_EMBEDDING].gathering)
+        status = fo_model_lookup_forward(m, x); /* the rest may still travel */
+    else
+        status = m->by_table ? gather_table(m, x)
+                             : fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED], &args);
     const float *wpe = fo_model_params_embedding(m, FO_MODEL_WPE)->value;
     fo_run run;
     for (int64_t at = 0; status == FO_OK && fo_model_rows_next(m, &at, &run);) {
@@ -67,15 +71,15 @@ static void add_rows(fo_model *m)
                 m->dx + (size_t)i * width(m));
 }
 
-fo_status fo_model_embedding_reduce(fo_model *m, fo_meanwhile meanwhile, void *arg)
+fo_status fo_model_embedding_reduce(fo_model *m)
 {
     fo_parameter *wte = fo_model_params_embedding(m, FO_MODEL_WTE);
     if (!m->by_table)
         return FO_OK;
     fo_plan_args args = {.x = m->table_grad,
                          .y = m->table_shard,
-                         .meanwhile = meanwhile,
-                         .meanwhile_arg = arg};
+                         .meanwhile = fo_model_reduce_piece,
+                         .meanwhile_arg = m};
     fo_status status = fo_plan_execute(m->plans[FO_MODEL_PLAN_EMBED_BACKWARD], &args);
     if (status == FO_OK)
         m->kernel->add(wte->grad, FO_F32, m->table_shard, FO_F32, wte->grad, FO_F32, wte->count);
@@ -97,7 +101,7 @@ static fo_status gather_rows(fo_model *m)
     return status;
 }
 
-fo_status fo_model_embedding_backward(fo_model *m)
+fo_status fo_model_embedding_backward(fo_model *m, bool last)
 {
     float *wpe = fo_model_params_embedding(m, FO_MODEL_WPE)->grad; /* stays a partial sum */
     fo_run run;
@@ -106,6 +110,8 @@ fo_status fo_model_embedding_backward(fo_model *m)
         m->kernel->add(to, FO_F32, m->dx + (size_t)run.row * width(m), FO_F32, to, FO_F32,
                        run.rows * m->config.dim);
     }
+    if (m->by_rows && last)
+        return fo_model_lookup_backward(m);
     if (!m->by_table)
         return gather_rows(m);
     add_rows(m);

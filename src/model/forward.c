@@ -10,7 +10,7 @@
 
 fo_status fo_model_forward_check(const fo_model *model, const char *what, const int32_t *tokens)
 {
-    for (int64_t i = 0; i < model->rows; i++)
+    for (int64_t i = 0; i < model->all_rows; i++)
         if (tokens[i] < 0 || tokens[i] >= model->config.vocabulary)
             return fo_base_error(FO_INVALID,
                                  "model: %s %" PRId64 " of sequence %" PRId64 " is token %" PRId32
@@ -23,7 +23,11 @@ fo_status fo_model_forward_check(const fo_model *model, const char *what, const 
 static fo_status embed(fo_model *m, int64_t step)
 {
     float *x = m->layers[0].ln_1.x;
-    fo_status status = fo_model_embedding_forward(m, x);
+    fo_status status = m->by_rows ? FO_OK : fo_model_buckets_wait(m, FO_MODEL_BUCKET_EMBEDDING);
+    if (status == FO_OK)
+        status = fo_model_buckets_wait(m, FO_MODEL_BUCKET_REPLICATED);
+    if (status == FO_OK)
+        status = fo_model_embedding_forward(m, x);
     if (status == FO_OK)
         fo_model_dropout_apply(m, x, FO_MODEL_DROPOUT_EMBED, 0, step);
     return status;
@@ -103,7 +107,9 @@ static fo_status mlp(fo_model *m, int64_t l, int64_t step)
 
 fo_status fo_model_layer_forward(fo_model *m, int64_t layer, int64_t step)
 {
-    fo_status status = attention(m, layer, step);
+    fo_status status = fo_model_buckets_wait(m, FO_MODEL_BUCKET_LAYER + (int)layer);
+    if (status == FO_OK)
+        status = attention(m, layer, step);
     return status == FO_OK ? mlp(m, layer, step) : status;
 }
 
@@ -113,6 +119,7 @@ fo_status fo_model_forward_trunk(fo_model *m, const int32_t *inputs, int64_t ste
     if (status != FO_OK)
         return status;
     fo_model_rows_arrange(m, inputs, m->tokens);
+    fo_model_lookup_arrange(m, inputs);
     status = embed(m, step);
     for (int64_t l = 0; status == FO_OK && l < m->config.layers; l++)
         status = fo_model_layer_forward(m, l, step);
@@ -130,6 +137,8 @@ fo_status fo_model_forward(fo_model *m, const int32_t *inputs, const int32_t *ta
     fo_status status = fo_model_forward_check(m, "target", targets);
     if (status == FO_OK)
         status = fo_model_forward_trunk(m, inputs, dropout_step);
+    if (status == FO_OK)
+        status = fo_model_buckets_wait(m, FO_MODEL_BUCKET_EMBEDDING);
     if (status == FO_OK)
         status = fo_model_head_forward(m);
     int64_t begin = fo_trace_clock();

@@ -64,6 +64,10 @@ fo_status fo_model_logits(fo_model *m, const int32_t *tokens, int64_t row, float
     if (row < 0 || row >= m->rows)
         return fo_base_error(FO_INVALID, "model: logits of row %" PRId64 ", expected 0 to %" PRId64,
                              row, m->rows - 1);
+    if (m->replicas)
+        return fo_base_error(FO_UNSUPPORTED,
+                             "model: logits of one row were asked of %d replicas, expected one",
+                             m->config.dp);
     m->forward_done = false;
     size_t longest = m->by_table ? (size_t)m->config.vocabulary
                                  : (size_t)fo_shard_rows(m->config.vocabulary, m->ranks, 0);

@@ -47,7 +47,7 @@ static fo_status forward_rows(fo_model *m, double *loss)
     fo_status status = fo_group_allgather(m->group, &mine, sizeof mine, all);
     for (int r = 0; status == FO_OK && r < m->ranks; r++)
         sum += all[r];
-    *loss = sum / (double)m->rows;
+    *loss = sum / (double)m->all_rows;
     return status;
 }
 
@@ -60,13 +60,13 @@ fo_status fo_model_loss_forward(fo_model *m, double *loss)
     fo_status status =
         fo_group_allgather(m->group, m->stats, (size_t)(3 * m->rows) * sizeof *all, all);
     if (status == FO_OK)
-        *loss = sum_rows(m, all, m->rows, m->ranks) / (double)m->rows;
+        *loss = sum_rows(m, all, m->rows, m->ranks) / (double)m->all_rows;
     return status;
 }
 
 void fo_model_loss_backward(fo_model *m, float scale)
 {
-    scale /= (float)m->rows;
+    scale /= (float)m->all_rows;
     if (m->by_table)
         m->kernel->xent_grad(m->logits, m->targets + m->shard_row, m->lse, m->shard_rows,
                              m->config.vocabulary, 0, scale, m->dlogits, m->config.dtype);

@@ -34,7 +34,7 @@ void *fo_model_memory_take(fo_model *model, size_t bytes, bool travels)
     void *start = NULL;
     bytes = (bytes / ALIGN + 1) * ALIGN;
     if (entry && travels)
-        start = entry->block = fo_group_alloc(model->group, bytes);
+        start = entry->block = fo_group_alloc(model->world, bytes);
     else if (entry)
         start = take_own(bytes, &entry->block);
     if (!start) {
@@ -58,7 +58,7 @@ void fo_model_memory_free(fo_model *model)
         fo_model_memory *entry = model->memory;
         model->memory = entry->next;
         if (entry->travels)
-            fo_group_free(model->group, entry->block);
+            fo_group_free(model->world, entry->block);
         else
             free(entry->block);
         free(entry);

@@ -8,9 +8,12 @@
 #include "group/group.h"
 #include "model/state.h"
 
-static void set_sizes(fo_model *m)
+static void set_sizes(fo_model *m, int64_t batch)
 {
     const fo_model_config *c = &m->config;
+    m->batch = fo_shard_rows(batch, c->dp, m->replica);
+    m->first_sequence = fo_shard_begin(batch, c->dp, m->replica);
+    m->all_rows = batch * c->context;
     m->rows = m->batch * c->context;
     m->shard_row = fo_shard_begin(m->rows, m->ranks, m->rank);
     m->shard_rows = fo_shard_rows(m->rows, m->ranks, m->rank);
@@ -20,8 +23,9 @@ static void set_sizes(fo_model *m)
     m->dl = (int64_t)m->heads * m->head_dim;
     m->hl = fo_shard_rows(4 * c->dim, m->ranks, m->rank);
     m->vl = fo_shard_rows(c->vocabulary, m->ranks, m->rank);
-    m->by_table = c->vocabulary < m->rows;
+    m->by_table = c->vocabulary < fo_shard_rows(batch, c->dp, 0) * c->context; /* alike in all */
     m->vocabulary_begin = fo_shard_begin(c->vocabulary, m->ranks, m->rank);
+    fo_model_lookup_choose(m);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -44,7 +48,8 @@ static void *travelling(fo_model *m, int64_t count, fo_dtype dtype)
 static bool take_norm(fo_model *m, fo_model_norm *norm)
 {
     int64_t count = m->shard_rows * m->config.dim;
-    return (norm->x = floats(m, count)) && (norm->y = travelling(m, count, m->config.dtype)) &&
+    return (norm->x = floats(m, m->longest * m->config.dim)) &&
+           (norm->y = travelling(m, count, m->config.dtype)) &&
            (norm->mean = floats(m, m->shard_rows)) && (norm->rstd = floats(m, m->shard_rows));
 }
 
@@ -72,19 +77,16 @@ static bool take_embedding(fo_model *m)
         return (m->table = floats(m, m->config.vocabulary * dim)) &&
                (m->table_grad = floats(m, m->config.vocabulary * dim)) &&
                (m->table_shard = travelling(m, m->vl * dim, FO_F32));
-    return (m->dembed = floats(m, m->rows * dim));
+    return (m->dembed = floats(m, (m->by_rows ? m->places : m->rows) * dim));
 }
 
 static bool take_backward(fo_model *m)
 {
     int64_t count = m->shard_rows * m->config.dim;
-    int64_t sum_rows = fo_shard_rows(m->sum_rows, m->ranks, m->rank);
-    return (m->dx = travelling(m, count, FO_F32)) && (m->dbranch = floats(m, count)) &&
-           (m->dy = travelling(m, count, m->config.dtype)) &&
+    return (m->dx = travelling(m, m->longest * m->config.dim, FO_F32)) &&
+           (m->dbranch = floats(m, count)) && (m->dy = travelling(m, count, m->config.dtype)) &&
            (m->dpre = values(m, m->rows * m->hl)) && (m->datt = values(m, m->rows * m->dl)) &&
-           (m->dqkv = values(m, m->rows * 3 * m->dl)) && take_embedding(m) &&
-           (m->sum = floats(m, m->sum_rows * FO_MODEL_SUM_WIDTH)) &&
-           (m->sum_shard = travelling(m, sum_rows * FO_MODEL_SUM_WIDTH, FO_F32));
+           (m->dqkv = values(m, m->rows * 3 * m->dl)) && take_embedding(m);
 }
 
 static fo_status take_activations(fo_model *m)
@@ -102,16 +104,13 @@ static fo_status take_activations(fo_model *m)
 
 static fo_status set_up(fo_model *model)
 {
-    int64_t replicated = 0;
     fo_status status = fo_model_params_create(model);
-    for (int i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i].sharding == FO_REPLICATED)
-            replicated += model->parameters[i].count;
     if (status == FO_OK)
         status = fo_model_rows_create(model);
-    model->sum_rows = (replicated + FO_MODEL_SUM_WIDTH - 1) / FO_MODEL_SUM_WIDTH;
     if (status == FO_OK)
         status = take_activations(model);
+    if (status == FO_OK)
+        status = fo_model_lookup_create(model);
     if (status == FO_OK)
         status = fo_model_head_create(model);
     if (status == FO_OK)
@@ -119,9 +118,37 @@ static fo_status set_up(fo_model *model)
     return status;
 }
 
+/* The groups of this rank. */
+static fo_status join(fo_model *m)
+{
+    int rank = fo_group_rank(m->world), tp = m->config.tp;
+    m->group = m->world;
+    m->ranks = tp;
+    m->rank = rank % tp;
+    m->replica = rank / tp;
+    if (m->config.dp == 1)
+        return FO_OK;
+    m->group = NULL;
+    fo_status status = fo_group_split(m->world, m->replica, &m->group);
+    return status == FO_OK ? fo_group_split(m->world, m->rank, &m->replicas) : status;
+}
+
+static void leave(fo_model *m)
+{
+    if (m->replicas)
+        fo_group_close(m->replicas);
+    if (m->group && m->group != m->world)
+        fo_group_close(m->group);
+}
+
 static fo_status check_batch(const fo_model_config *config, int64_t batch)
 {
     int64_t most = INT32_MAX / config->context;
+    if (batch >= 1 && batch < config->dp)
+        return fo_base_error(FO_INVALID,
+                             "model: batch is %" PRId64 ", expected a sequence for each of the %d "
+                             "replicas; choose a larger batch or a smaller dp",
+                             batch, config->dp);
     if (batch >= 1 && batch <= most)
         return FO_OK;
     return fo_base_error(FO_INVALID,
@@ -134,26 +161,29 @@ fo_status fo_model_create(fo_group *group, const fo_model_config *config, int64_
                           fo_model **out)
 {
     *out = NULL;
+    fo_model_config split = *config;
     fo_status status = fo_model_config_check(config);
     if (status == FO_OK)
-        status = check_batch(config, batch);
+        status = fo_model_config_split(&split, fo_group_size(group));
+    if (status == FO_OK)
+        status = check_batch(&split, batch);
     if (status != FO_OK)
         return status;
     fo_model *model = calloc(1, sizeof *model);
     if (!model)
         return fo_base_error(FO_NO_MEMORY, "no memory for a model");
-    *model = (fo_model){.group = group,
+    *model = (fo_model){.world = group,
                         .kernel = fo_group_kernel_ops(group),
-                        .config = *config,
-                        .ranks = fo_group_size(group),
-                        .rank = fo_group_rank(group),
-                        .batch = batch,
+                        .config = split,
                         .version = 1};
     snprintf(model->overlap, sizeof model->overlap, "%s",
              config->overlap ? config->overlap : "flash");
     model->config.overlap = model->overlap;
-    set_sizes(model);
-    status = set_up(model);
+    status = join(model);
+    if (status == FO_OK) {
+        set_sizes(model, batch);
+        status = set_up(model);
+    }
     if (status != FO_OK) {
         fo_model_destroy(model);
         return status;
@@ -166,9 +196,12 @@ void fo_model_destroy(fo_model *model)
 {
     if (!model)
         return;
+    fo_model_lookup_destroy(model);
+    fo_model_buckets_destroy(model);
     fo_model_plans_destroy(model);
     fo_model_head_destroy(model);
     fo_model_memory_free(model);
+    leave(model);
     free(model);
 }
 
@@ -177,11 +210,27 @@ void fo_model_parameters_changed(fo_model *model)
     model->version++;
 }
 
+fo_group *fo_model_group(const fo_model *model)
+{
+    return model->group;
+}
+
+int fo_model_replica(const fo_model *model)
+{
+    return model->replica;
+}
+
 void fo_model_zero_gradients(fo_model *model)
 {
     fo_model_parameters_changed(model);
-    for (int i = 0; i < model->parameter_count; i++)
-        memset(model->parameters[i].grad, 0, (size_t)model->parameters[i].count * sizeof(float));
+    model->summing = false;
+    for (int i = 0; i < model->bucket_count; i++) {
+        fo_model_bucket *b = &model->buckets[i];
+        memset(b->grad, 0, (size_t)(b->rows * FO_MODEL_BUCKET_WIDTH) * sizeof *b->grad);
+        b->complete = false;
+        (void)fo_group_progress(
+            model->world); /* a failure comes again to who needs what has failed */
+    }
     if (model->by_table)
         memset(model->table_grad, 0,
                (size_t)(model->config.vocabulary * model->config.dim) * sizeof(float));

@@ -196,32 +196,6 @@ static void describe_all(fo_model *model)
         *p++ = describe(&last[i], -1, model);
 }
 
-/* Every array begins at a multiple of 64 bytes. */
-static int64_t padded(int64_t count)
-{
-    return (count / 16 + 1) * 16;
-}
-
-static fo_status allocate(fo_model *model)
-{
-    int64_t total = 0;
-    for (int i = 0; i < model->parameter_count; i++)
-        total += padded(model->parameters[i].count);
-    float *at[4]; /* value, grad, m, v */
-    for (int a = 0; a < 4; a++)
-        if (!(at[a] = fo_model_memory_take(model, (size_t)total * sizeof(float), false)))
-            return FO_NO_MEMORY;
-    for (int i = 0; i < model->parameter_count; i++) {
-        fo_parameter *p = &model->parameters[i];
-        float **const arrays[4] = {&p->value, &p->grad, &p->m, &p->v};
-        for (int a = 0; a < 4; a++) {
-            *arrays[a] = at[a];
-            at[a] += padded(p->count);
-        }
-    }
-    return FO_OK;
-}
-
 /* Values depend on seed, name and place in the full tensor. */
 static void initialise(const fo_model *model, fo_parameter *p)
 {
@@ -249,7 +223,7 @@ fo_status fo_model_params_create(fo_model *model)
         return FO_NO_MEMORY;
     model->parameter_count = (int)count;
     describe_all(model);
-    fo_status status = allocate(model);
+    fo_status status = fo_model_buckets_create(model);
     for (int i = 0; status == FO_OK && i < model->parameter_count; i++)
         initialise(model, &model->parameters[i]);
     return status;

@@ -6,16 +6,8 @@
 #include "base/error.h"
 #include "model/state.h"
 
-typedef enum plan_rows { TOKENS, EMBEDDING, RANKS /* one row a rank */, SUM_ROWS } plan_rows;
-typedef enum plan_width {
-    NOTHING,
-    DIM,
-    OWN_QKV,
-    OWN_HEADS,
-    OWN_HIDDEN,
-    OWN_VOCABULARY,
-    SUM_WIDTH
-} plan_width;
+typedef enum plan_rows { TOKENS, EMBEDDING, RANKS /* one row a rank */ } plan_rows;
+typedef enum plan_width { NOTHING, DIM, OWN_QKV, OWN_HEADS, OWN_HIDDEN, OWN_VOCABULARY } plan_width;
 
 /* T: computes in the model's type, partial sums travel in its wire type; otherwise float32
  * throughout. */
@@ -89,14 +81,6 @@ static const plan_row table[FO_MODEL_PLAN_COUNT] = {
                                     .out = OWN_QKV,
                                     .t = true},
     [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward", .op = FO_ALL_GATHER, .in = DIM},
-    [FO_MODEL_PLAN_SUM] = {.name = "replicated gradients",
-                           .op = FO_REDUCE_SCATTER,
-                           .rows = SUM_ROWS,
-                           .in = SUM_WIDTH},
-    [FO_MODEL_PLAN_SUM_ALL] = {.name = "replicated gradients, all",
-                               .op = FO_ALL_GATHER,
-                               .rows = SUM_ROWS,
-                               .in = SUM_WIDTH},
     /* whoever has the row asked for gives it */
     [FO_MODEL_PLAN_LOGITS] = {.name = "head of one row",
                               .op = FO_COLUMN_FORWARD,
@@ -124,7 +108,6 @@ static int64_t rows_of(const fo_model *model, plan_rows rows)
     case TOKENS: return model->rows;
     case EMBEDDING: return model->config.vocabulary;
     case RANKS: return model->ranks;
-    case SUM_ROWS: return model->sum_rows;
     }
     return 0;
 }
@@ -138,7 +121,6 @@ static int64_t width_of(const fo_model *model, plan_width width)
     case OWN_HEADS: return model->dl;
     case OWN_HIDDEN: return model->hl;
     case OWN_VOCABULARY: return model->vl;
-    case SUM_WIDTH: return FO_MODEL_SUM_WIDTH;
     }
     return 0;
 }
@@ -162,6 +144,7 @@ static fo_status create(fo_model *model, fo_model_plan which)
     if (row.op == FO_ATTENTION_FORWARD || row.op == FO_ATTENTION_BACKWARD)
         desc.attention = (fo_plan_attention){.batch = model->batch,
                                              .context = model->config.context,
+                                             .first_sequence = model->first_sequence,
                                              .heads = model->heads,
                                              .head_dim = model->head_dim,
                                              .head_offset = model->head_begin,
@@ -211,37 +194,62 @@ void fo_model_plans_destroy(fo_model *model)
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
+/* The next plan there is, those of the buckets last; *at begins at 0. NULL: no more. */
+static fo_plan *next_plan(const fo_model *model, int *at, bool *bucket)
+{
+    int last = FO_MODEL_PLAN_COUNT + 2 * model->bucket_count + 2;
+    while (*at < last) {
+        int i = (*at)++, b = i - FO_MODEL_PLAN_COUNT;
+        fo_plan *plan;
+        *bucket = b >= 0;
+        if (b < 0)
+            plan = model->plans[i];
+        else if (b >= 2 * model->bucket_count)
+            plan = b % 2 ? model->lookup_backward : model->lookup;
+        else
+            plan = b % 2 ? model->buckets[b / 2].gather : model->buckets[b / 2].reduce;
+        if (plan)
+            return plan;
+    }
+    return NULL;
+}
+
 void fo_model_report_get(const fo_model *model, fo_model_report *report)
 {
+    fo_plan *plan;
+    bool bucket;
     *report = (fo_model_report){0};
-    for (int i = 0; i < FO_MODEL_PLAN_COUNT; i++) {
-        if (!model->plans[i])
-            continue;
+    for (int at = 0; (plan = next_plan(model, &at, &bucket));) {
         fo_report one;
-        fo_plan_report(model->plans[i], &one);
+        fo_plan_report(plan, &one);
         report->compute_ns += one.compute_ns;
         report->exposed_ns += one.exposed_ns;
         report->total_ns += one.total_ns;
         report->sent_bytes += one.sent_bytes;
+        if (bucket && model->replicas) {
+            report->data_exposed_ns += one.exposed_ns;
+            report->data_sent_bytes += one.sent_bytes;
+        }
     }
 }
 
 void fo_model_report_reset(fo_model *model)
 {
-    for (int i = 0; i < FO_MODEL_PLAN_COUNT; i++)
-        if (model->plans[i])
-            fo_plan_report_reset(model->plans[i]);
+    fo_plan *plan;
+    bool bucket;
+    for (int at = 0; (plan = next_plan(model, &at, &bucket));)
+        fo_plan_report_reset(plan);
 }
 
 char *fo_model_explain(const fo_model *model)
 {
     size_t size = 1, used = 0;
-    for (int i = 0; i < FO_MODEL_PLAN_COUNT; i++)
-        size += model->plans[i] ? strlen(fo_plan_explain(model->plans[i])) + 1 : 0;
+    fo_plan *plan;
+    bool bucket;
+    for (int at = 0; (plan = next_plan(model, &at, &bucket));)
+        size += strlen(fo_plan_explain(plan)) + 1;
     char *text = calloc(1, size);
-    for (int i = 0; text && i < FO_MODEL_PLAN_COUNT; i++)
-        if (model->plans[i])
-            used += (size_t)snprintf(text + used, size - used, "%s\n",
-                                     fo_plan_explain(model->plans[i]));
+    for (int at = 0; text && (plan = next_plan(model, &at, &bucket));)
+        used += (size_t)snprintf(text + used, size - used, "%s\n", fo_plan_explain(plan));
     return text;
 }

@@ -4,10 +4,15 @@
 
 #include "model/state.h"
 
+fo_row_order fo_model_rows_order(int64_t batch, int ranks)
+{
+    return batch % ranks ? FO_ROWS_BALANCED : FO_ROWS_STRAIGHT;
+}
+
 fo_status fo_model_rows_create(fo_model *m)
 {
     int64_t batch = m->batch, context = m->config.context;
-    m->order = batch % m->ranks ? FO_ROWS_BALANCED : FO_ROWS_STRAIGHT;
+    m->order = fo_model_rows_order(batch, m->ranks);
     m->run_count = fo_rows_runs(m->order, batch, context, m->ranks, NULL, 0);
     m->runs = fo_model_memory_take(m, (size_t)m->run_count * sizeof *m->runs, false);
     m->tokens = fo_model_memory_take(m, (size_t)m->rows * sizeof *m->tokens, false);
@@ -22,7 +27,8 @@ void fo_model_rows_arrange(const fo_model *m, const int32_t *from, int32_t *to)
 {
     for (int64_t i = 0; i < m->run_count; i++) {
         const fo_run *run = &m->runs[i];
-        memcpy(to + run->row, from + run->sequence * m->config.context + run->position,
+        int64_t sequence = m->first_sequence + run->sequence;
+        memcpy(to + run->row, from + sequence * m->config.context + run->position,
                (size_t)run->rows * sizeof *to);
     }
 }

@@ -42,9 +42,7 @@ typedef enum fo_model_plan {
     FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD,
     FO_MODEL_PLAN_QKV_BACKWARD,
     FO_MODEL_PLAN_EMBED_BACKWARD,
-    FO_MODEL_PLAN_SUM,     /* replicated gradients: the own rows of their sum */
-    FO_MODEL_PLAN_SUM_ALL, /* and all of them */
-    FO_MODEL_PLAN_LOGITS,  /* the head for one row, made when first needed */
+    FO_MODEL_PLAN_LOGITS, /* the head for one row, made when first needed */
     FO_MODEL_PLAN_COUNT
 } fo_model_plan;
 
@@ -64,24 +62,48 @@ typedef struct fo_model_layer {
     void *act;  /* [M, hl] T, after it */
 } fo_model_layer;
 
-/* Replicated gradients as a matrix this wide, the last row padded with zeros. */
-enum { FO_MODEL_SUM_WIDTH = 256 };
+/* Index of a bucket: the first two, then one a layer. */
+enum { FO_MODEL_BUCKET_EMBEDDING, FO_MODEL_BUCKET_REPLICATED, FO_MODEL_BUCKET_LAYER };
+
+/* Parameters side by side as a matrix, the last row padded with zeros. */
+typedef struct fo_model_bucket {
+    fo_group *group; /* whose ranks hold the same; NULL: this rank alone */
+    int64_t rows, own_row, own_rows;
+    float *value, *grad;      /* [rows, width]; values travel where there is a group */
+    float *m, *v;             /* [own_rows, width] */
+    fo_plan *reduce, *gather; /* NULL: nothing travels */
+    bool reducing, gathering; /* under way */
+    bool complete;            /* gradients of the own shard are the sums */
+} fo_model_bucket;
 
 typedef struct fo_model_memory fo_model_memory;
 
 struct fo_model {
-    fo_group *group;
+    fo_group *world;    /* all ranks */
+    fo_group *group;    /* the replica */
+    fo_group *replicas; /* ranks of the same place in theirs; NULL: there is one replica */
     const fo_kernel *kernel;
     fo_model_config config;
     char overlap[32];
-    int ranks, rank;
+    int ranks, rank; /* of the replica */
+    int replica;
+    bool early; /* gradients and parameters travel behind computation; at once otherwise */
 
-    int64_t batch, rows;           /* M = batch * context */
+    int64_t batch, rows;           /* of the replica; M = batch * context */
+    int64_t first_sequence;        /* of the replica, in the whole batch */
+    int64_t all_rows;              /* of all replicas */
     int64_t shard_row, shard_rows; /* own rows */
     int head_begin, heads;         /* own heads */
     int head_dim;
     int64_t dl, hl, vl, vocabulary_begin;
     bool by_table; /* embeddings: the table travels instead of the rows */
+    bool by_rows;  /* embeddings of several replicas: rows go between all ranks (lookup.c) */
+    int64_t longest,
+        places;           /* by_rows: places of a rank and of all; otherwise the own rows, and 0 */
+    int64_t *place_of;    /* [all_rows], by token */
+    int32_t *place_token; /* [places]; -1: empty */
+    fo_plan *lookup, *lookup_backward;
+    bool rows_travel; /* of dx, to be added to the gradient */
 
     fo_row_order order; /* which token a row is */
     fo_run *runs;
@@ -91,6 +113,10 @@ struct fo_model {
     fo_model_memory *memory; /* everything allocated, newest first */
     fo_parameter *parameters;
     int parameter_count;
+    fo_model_bucket *buckets;
+    int bucket_count;
+    double *squares;  /* [parameter_count] of gradients in the own shards */
+    bool *squared;    /* [parameter_count]: taken since the last sums */
     uint64_t version; /* of the parameters: what plans packed of an older one is stale */
     fo_plan *plans[FO_MODEL_PLAN_COUNT];
 
@@ -106,7 +132,7 @@ struct fo_model {
     float *dbranch;           /* [Mr, dim] gradient at a branch's start or end */
     void *dy;                 /* [Mr, dim] T, travels */
     void *dpre, *datt, *dqkv; /* [M, hl], [M, dl], [M, 3 dl] T */
-    float *dembed;            /* [M, dim] unless by_table */
+    float *dembed;            /* [M, dim] unless by_table; by_rows: [places, dim] */
     float *table,
         *table_grad;    /* [vocabulary, dim] when by_table: values, gradient of the own rows */
     float *table_shard; /* [vl, dim] of either; travels */
@@ -114,12 +140,10 @@ struct fo_model {
     fo_wgrad *head_wgrad;
     void *head_packed, *head_dgrad_packed;
     uint64_t head_version; /* of what is packed */
-    int64_t sum_rows;      /* of the matrix of replicated gradients */
-    float *sum;            /* [sum_rows, FO_MODEL_SUM_WIDTH] */
-    float *sum_shard;      /* own rows of it; travels */
 
     int64_t forward_step; /* dropout_step of the forward pass that backward belongs to */
     bool forward_done;
+    bool summing; /* gradients travel: nothing is added to them until they are zeroed */
 };
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
@@ -140,6 +164,24 @@ fo_parameter *fo_model_params_embedding(const fo_model *model, int which);
 /* The final LayerNorm's weight (0) and bias (1). */
 fo_parameter *fo_model_params_final(const fo_model *model, int which);
 
+/* ---- buckets.c ------------------------------------------------------------------------------- */
+
+/* Memory and plans of the buckets of all parameters, whose shapes are known. */
+fo_status fo_model_buckets_create(fo_model *model);
+/* Ends what is under way. */
+void fo_model_buckets_destroy(fo_model *model);
+/* Begins to sum the gradients of a bucket, unless begun. */
+fo_status fo_model_buckets_reduce(fo_model *model, int bucket);
+/* They are summed. */
+fo_status fo_model_buckets_reduced(fo_model *model, int bucket);
+/* Its parameters are here. */
+fo_status fo_model_buckets_wait(fo_model *model, int bucket);
+
+/* ---- reduce.c -------------------------------------------------------------------------------- */
+
+/* Squares of the next gradient that is complete; arg: the model. False: none is left that is. */
+bool fo_model_reduce_piece(void *arg);
+
 /* ---- plans.c --------------------------------------------------------------------------------- */
 
 fo_status fo_model_plans_create(fo_model *model);
@@ -158,7 +200,7 @@ typedef enum fo_model_dropout_site {
 } fo_model_dropout_site;
 
 /* Key and stream of the masks: functions of seed, step and place only. Element (row, column) of
- * a site has index row * dim + column with the row counted over all ranks. */
+ * a site has index row * dim + column with the token counted over all ranks and replicas. */
 uint64_t fo_model_dropout_key(uint64_t seed, int64_t step);
 uint64_t fo_model_dropout_stream(fo_model_dropout_site site, int64_t layer);
 uint64_t fo_model_dropout_attention_key(uint64_t seed, int64_t step, int64_t layer);
@@ -180,6 +222,7 @@ void fo_model_loss_backward(fo_model *model, float scale);
 
 /* ---- rows.c ---------------------------------------------------------------------------------- */
 
+fo_row_order fo_model_rows_order(int64_t batch, int ranks);
 fo_status fo_model_rows_create(fo_model *model);
 /* [batch, context] tokens to rows. */
 void fo_model_rows_arrange(const fo_model *model, const int32_t *from, int32_t *to);
@@ -192,11 +235,28 @@ bool fo_model_rows_next(const fo_model *model, int64_t *at, fo_run *run);
 
 /* Tokens and positions of the own rows: x [Mr, dim]. */
 fo_status fo_model_embedding_forward(fo_model *model, float *x);
-/* From model->dx. By table the gradient of wte stays in table_grad until it is reduced. */
-fo_status fo_model_embedding_backward(fo_model *model);
-/* Adds table_grad, summed over ranks, to the own entries' gradient. Once after all backward passes; does
- * nothing when not by_table. `meanwhile` as in plan.h. */
-fo_status fo_model_embedding_reduce(fo_model *model, fo_meanwhile meanwhile, void *arg);
+/* From model->dx. By table the gradient of wte stays in table_grad until it is reduced; by rows, when no pass follows,
+ * the rows travel until then. */
+fo_status fo_model_embedding_backward(fo_model *model, bool last);
+/* Adds table_grad, summed over the replica's ranks, to the own entries' gradient. Once after all backward passes; does
+ * nothing when not by_table. */
+fo_status fo_model_embedding_reduce(fo_model *model);
+
+/* ---- lookup.c -------------------------------------------------------------------------------- */
+
+/* Sets by_rows, longest and places. */
+void fo_model_lookup_choose(fo_model *model);
+/* These do nothing when not by_rows. */
+fo_status fo_model_lookup_create(fo_model *model);
+void fo_model_lookup_destroy(fo_model *model);
+/* From [batch, context] tokens of all replicas. */
+void fo_model_lookup_arrange(fo_model *model, const int32_t *from);
+/* Rows of the own tokens from the shards of all ranks: x [longest, dim]. */
+fo_status fo_model_lookup_forward(fo_model *model, float *x);
+/* Begins to send the rows of model->dx to all ranks. */
+fo_status fo_model_lookup_backward(fo_model *model);
+/* Adds them to the own shard of the embedding's gradient, which is summed already. */
+fo_status fo_model_lookup_reduce(fo_model *model);
 
 /* ---- head.c ---------------------------------------------------------------------------------- */
 

@@ -146,27 +146,35 @@ static fo_status attention_grad(fo_plan *plan, const fo_exec_tile *tile)
     return status;
 }
 
-/* Shards r, r-1, ...: the order of weight gradients, and of every program. */
-fo_status fo_op_compute_attention(fo_plan *plan)
+/* Rows [row, end), tile by tile. */
+static fo_status attention_rows(fo_plan *plan, const fo_attention_args *args, int64_t row,
+                                int64_t end)
 {
     bool forward = plan->desc.op == FO_ATTENTION_FORWARD;
-    fo_attention_args args = attention_args(plan);
-    int ranks = fo_group_size(plan->group), rank = fo_group_rank(plan->group);
     int64_t step = forward ? plan->tile_rows : plan->wgrad_rows;
+    fo_status status = FO_OK;
+    for (int64_t rows; status == FO_OK && row < end; row += rows) {
+        rows = end - row < step ? end - row : step;
+        status = forward ? plan->kernel->attention_queries(plan->attention, args, row, rows)
+                         : plan->kernel->attention_queries_grad(plan->attention, args, row, rows);
+    }
+    return status;
+}
+
+/* In the order of the program's tasks: gradients of keys and values are sums in that order. */
+fo_status fo_op_compute_attention(fo_plan *plan)
+{
+    const fo_program *program = plan->program;
+    int slot = plan->desc.op == FO_ATTENTION_FORWARD ? 0 : 1;
+    fo_attention_args args = attention_args(plan);
     int64_t begin = fo_base_clock_ns();
     fo_status status = FO_OK;
     if (plan->kernel->slice)
         plan->kernel->slice(plan->desc.rows);
-    for (int i = 0; i < ranks; i++) {
-        int shard = (rank - i + ranks) % ranks;
-        int64_t row = fo_shard_begin(plan->desc.rows, ranks, shard);
-        int64_t end = fo_shard_begin(plan->desc.rows, ranks, shard + 1);
-        for (int64_t rows; status == FO_OK && row < end; row += rows) {
-            rows = end - row < step ? end - row : step;
-            status = forward
-                         ? plan->kernel->attention_queries(plan->attention, &args, row, rows)
-                         : plan->kernel->attention_queries_grad(plan->attention, &args, row, rows);
-        }
+    for (int32_t t = 0; status == FO_OK && t < program->task_count; t++) {
+        const fo_task *task = &program->tasks[t];
+        if (task->kind == FO_TASK_COMPUTE && task->slot == slot)
+            status = attention_rows(plan, &args, task->row, task->row + task->rows);
     }
     plan->apart_ns += fo_base_clock_ns() - begin;
     fo_trace_local(plan->group, "attention", begin);

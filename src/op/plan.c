@@ -33,6 +33,7 @@ static fo_status build_program(fo_plan *plan)
         .pattern = fo_op_describe_pattern(plan->desc.op),
         .strategy = plan->strategy,
         .ranks = ranks,
+        .nodes = fo_group_nodes(plan->group),
         .rows = plan->desc.rows,
         .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->wgrad_rows : plan->tile_rows,
         .stream_rows = message_rows(plan),
@@ -109,7 +110,8 @@ static fo_status create_attention(fo_plan *plan)
                               .head_dim = a->head_dim,
                               .dtype = plan->desc.dtype,
                               .dropout = a->dropout,
-                              .head_offset = a->head_offset,
+                              .head_offset = a->head_offset +
+                                             (int)(a->first_sequence * a->total_heads),
                               .total_heads = a->total_heads,
                               .runs = runs,
                               .run_count = count};
@@ -214,6 +216,13 @@ static fo_status lay_out_slices(fo_plan *plan)
     return FO_OK;
 }
 
+/* Strategy library has no program and so no executor. */
+static fo_status set_up_library(fo_plan *plan)
+{
+    fo_status status = create_kernels(plan);
+    return status == FO_OK ? fo_op_library_create(plan) : status;
+}
+
 static fo_status set_up(fo_plan *plan)
 {
     fo_status status = fo_strategy_parse(plan->overlap, &plan->strategy);
@@ -223,6 +232,8 @@ static fo_status set_up(fo_plan *plan)
         return status;
     choose_tiles(plan);
     fo_op_describe_sizes(plan);
+    if (plan->strategy.kind == FO_STRATEGY_LIBRARY)
+        return set_up_library(plan);
     status = build_program(plan);
     if (status == FO_OK)
         status = lay_out_slices(plan);
@@ -263,6 +274,7 @@ void fo_plan_destroy(fo_plan *plan)
     if (!plan)
         return;
     fo_exec_destroy(plan->exec);
+    fo_op_library_destroy(plan);
     fo_schedule_free(plan->program);
     if (plan->gemm)
         plan->kernel->gemm_destroy(plan->gemm);
@@ -287,7 +299,8 @@ static bool attention_apart(const fo_plan *plan, fo_op op)
     return plan->desc.op == op && plan->desc.attention.first;
 }
 
-static void bind_arguments(fo_plan *plan, const fo_plan_args *args, void *external[FO_BUFFER_ROLES])
+static void bind_arguments(fo_plan *plan, const fo_plan_args *args,
+                           void *external[FO_BUFFER_ROLES])
 {
     for (int role = 0; role < FO_BUFFER_ROLES; role++)
         external[role] = fo_op_describe_external(plan, args, (fo_buffer_role)role);
@@ -311,6 +324,8 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
         status = fo_op_describe_check_args(plan, args);
     if (status != FO_OK)
         return status;
+    if (plan->library)
+        return fo_op_library_execute(plan, args);
     void *external[FO_BUFFER_ROLES];
     bind_arguments(plan, args, external);
     if (plan->attention)
@@ -397,8 +412,12 @@ static void collect_waits(fo_plan *plan)
 void fo_plan_report(const fo_plan *plan, fo_report *report)
 {
     fo_exec_stats stats;
-    fo_exec_stats_get(plan->exec, &stats);
-    collect_waits((fo_plan *)(uintptr_t)plan);
+    if (plan->library) { /* a collective has no peer that is waited for */
+        fo_op_library_stats(plan, &stats);
+    } else {
+        fo_exec_stats_get(plan->exec, &stats);
+        collect_waits((fo_plan *)(uintptr_t)plan);
+    }
     *report = (fo_report){.executions = stats.runs,
                           .total_ns = stats.total_ns + plan->apart_ns,
                           .compute_ns = stats.compute_ns + plan->apart_ns,
@@ -411,6 +430,9 @@ void fo_plan_report(const fo_plan *plan, fo_report *report)
 
 void fo_plan_report_reset(fo_plan *plan)
 {
-    fo_exec_stats_reset(plan->exec);
+    if (plan->library)
+        fo_op_library_stats_reset(plan);
+    else
+        fo_exec_stats_reset(plan->exec);
     plan->apart_ns = 0;
 }

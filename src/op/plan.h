@@ -6,6 +6,8 @@
 #include "flashoverlap/plan.h"
 #include "kernel/kernel.h"
 
+typedef struct fo_op_library fo_op_library;
+
 struct fo_plan {
     fo_group *group;
     const fo_kernel *kernel;
@@ -22,6 +24,7 @@ struct fo_plan {
     int64_t
         *slice_rows; /* by task, of the product it belongs to; NULL where the kernel does not ask */
     fo_exec *exec;
+    fo_op_library *library; /* strategy library: instead of a program and an executor */
     fo_gemm *gemm;   /* forward or dgrad, NULL without a weight */
     fo_gemm *gemm2;  /* MLP: the second product */
     fo_wgrad *wgrad; /* backward */
@@ -70,5 +73,14 @@ fo_status fo_op_compute_attention(fo_plan *plan);
 /* ---- local.c ---- */
 /* All rows of the local computation, one after another, without a schedule. */
 fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args);
+
+/* ---- library.c: strategies "library" and "library:k" ---- */
+/* Fills plan->library, explain and wire_bytes; after the kernels were made. FO_UNSUPPORTED: an operation of more
+ * than one collective, a transport without collectives, an emulated link. */
+fo_status fo_op_library_create(fo_plan *plan);
+void fo_op_library_destroy(fo_plan *plan);
+fo_status fo_op_library_execute(fo_plan *plan, const fo_plan_args *args);
+void fo_op_library_stats(const fo_plan *plan, fo_exec_stats *stats);
+void fo_op_library_stats_reset(fo_plan *plan);
 
 #endif

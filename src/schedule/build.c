@@ -6,6 +6,8 @@
 #include "flashoverlap/group.h"
 #include "schedule/builder.h"
 
+enum { TABLES = 9 };
+
 const fo_ref fo_schedule_build_nowhere = {-1, 0};
 
 int fo_schedule_mod(int value, int ranks)
@@ -14,14 +16,43 @@ int fo_schedule_mod(int value, int ranks)
     return rest < 0 ? rest + ranks : rest;
 }
 
-int fo_schedule_gather_shard(int rank, int step, int ranks)
+/* The rank `nodes` machines and `locals` local numbers on, both rings closed. */
+static int rank_at(const fo_builder *b, int nodes, int locals)
 {
-    return fo_schedule_mod(rank - step, ranks);
+    int node = fo_schedule_mod(b->rank / b->locals + nodes, b->nodes);
+    return node * b->locals + fo_schedule_mod(b->rank % b->locals + locals, b->locals);
 }
 
-int fo_schedule_reduce_shard(int rank, int step, int ranks)
+int fo_schedule_gather_shard(const fo_builder *b, int step)
 {
-    return fo_schedule_mod(rank - 1 - step, ranks);
+    return rank_at(b, -(step / b->locals), -(step % b->locals));
+}
+
+int fo_schedule_reduce_shard(const fo_builder *b, int step)
+{
+    return rank_at(b, -(step / b->locals) - 1, -(step % b->locals) - 1);
+}
+
+int fo_schedule_inner_peer(const fo_builder *b, int by)
+{
+    return rank_at(b, 0, by);
+}
+
+int fo_schedule_outer_peer(const fo_builder *b, int by)
+{
+    return rank_at(b, by, 0);
+}
+
+static int ring_slot(const fo_builder *b, int step)
+{
+    (void)b;
+    return step % FO_RING_SLOTS;
+}
+
+/* What a rank adds up first are shards of the machine before, and those come after the own machine's. */
+int fo_schedule_block_lag(const fo_builder *b)
+{
+    return b->nodes > 1 ? b->locals + 1 : 1;
 }
 
 int64_t fo_schedule_sub_begin(int64_t rows, int m, int k, int64_t quantum)
@@ -92,8 +123,12 @@ static void *grow(fo_builder *b, void *array, int32_t count, int32_t *capacity, 
  * are interleaved, and comes after it where they are not. */
 static int steps_before_reduce(const fo_builder *b)
 {
-    fo_strategy_kind kind = b->desc->strategy.kind;
-    return kind == FO_STRATEGY_FLASH || kind == FO_STRATEGY_DIRECT ? 1 : b->ranks;
+    switch (b->desc->strategy.kind) {
+    case FO_STRATEGY_FLASH:
+    case FO_STRATEGY_DIRECT:
+    case FO_STRATEGY_HIER: return fo_schedule_block_lag(b);
+    default: return b->ranks;
+    }
 }
 
 int32_t fo_schedule_build_emit(fo_builder *b, const fo_task *task)
@@ -124,19 +159,25 @@ void fo_schedule_build_dep(fo_builder *b, int32_t producer, fo_dep_mode mode)
     p->tasks[p->task_count - 1].dep_count++;
 }
 
-void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, fo_shard_order order, int step,
-                                int sub, fo_dep_mode mode)
+void fo_schedule_build_dep_used(fo_builder *b, const int32_t *table, fo_shard_order order,
+                                fo_step_slot slot, int step, int sub, fo_dep_mode mode)
 {
-    fo_slice mine = fo_schedule_build_slice(b, order(b->rank, step, b->ranks), sub);
+    fo_slice mine = fo_schedule_build_slice(b, order(b, step), sub);
     int64_t begin = mine.inside, end = begin + mine.rows, covered = 0;
-    for (int old = step - FO_RING_SLOTS; old >= 0 && covered < end; old -= FO_RING_SLOTS)
-        for (int k = 0; k < b->parts; k++) {
-            fo_slice s = fo_schedule_build_slice(b, order(b->rank, old, b->ranks), k);
+    for (int old = step - 1; old >= 0 && covered < end; old--)
+        for (int k = 0; slot(b, old) == slot(b, step) && k < b->parts; k++) {
+            fo_slice s = fo_schedule_build_slice(b, order(b, old), k);
             if (s.rows && s.inside + s.rows > covered)
                 covered = s.inside + s.rows;
             if (s.rows && s.inside < end && s.inside + s.rows > begin)
                 fo_schedule_build_dep(b, table[fo_schedule_build_at(b, old, k)], mode);
         }
+}
+
+void fo_schedule_build_dep_slot(fo_builder *b, const int32_t *table, fo_shard_order order, int step,
+                                int sub, fo_dep_mode mode)
+{
+    fo_schedule_build_dep_used(b, table, order, ring_slot, step, sub, mode);
 }
 
 /* Streaming cuts a slice into messages already. With two computations on gathered rows a slice is as small as
@@ -155,11 +196,35 @@ static int default_parts(const fo_builder *b)
 static int parts_of(const fo_builder *b)
 {
     fo_strategy s = b->desc->strategy;
-    if (s.kind == FO_STRATEGY_NONE || s.kind == FO_STRATEGY_RING)
+    if (s.kind == FO_STRATEGY_NONE || s.kind == FO_STRATEGY_RING || s.kind == FO_STRATEGY_HIER_NONE)
         return 1;
     if (s.kind == FO_STRATEGY_SLICE)
         return s.parts ? s.parts : 4;
     return s.parts ? s.parts : default_parts(b);
+}
+
+static bool nested(const fo_schedule_desc *d)
+{
+    return d->strategy.kind == FO_STRATEGY_HIER || d->strategy.kind == FO_STRATEGY_HIER_NONE;
+}
+
+fo_status fo_schedule_build_check_nodes(const fo_schedule_desc *d)
+{
+    int nodes = d->nodes ? d->nodes : 1, nearest = nodes < 1 ? 1 : nodes;
+    if (nodes >= 1 && d->ranks % nodes == 0)
+        return FO_OK;
+    if (nearest > d->ranks)
+        nearest = d->ranks;
+    for (int away = 1; d->ranks % nearest; away++)
+        if (d->ranks % (nearest - away) == 0)
+            nearest -= away;
+        else if (nearest + away <= d->ranks && d->ranks % (nearest + away) == 0)
+            nearest += away;
+    return fo_base_error(
+        FO_INVALID,
+        "schedule: %d ranks on %d machines (nodes), expected equally many on each; "
+        "the nearest number of machines that works is %d",
+        d->ranks, nodes, nearest);
 }
 
 static fo_status check_desc(const fo_schedule_desc *d, int rank)
@@ -174,10 +239,15 @@ static fo_status check_desc(const fo_schedule_desc *d, int rank)
             "schedule: rows %lld, quantum %lld, message rows %lld, expected at least "
             "0, 1 and 1",
             (long long)d->rows, (long long)d->quantum, (long long)d->stream_rows);
-    if ((unsigned)d->pattern > FO_PATTERN_BLOCK || (unsigned)d->strategy.kind > FO_STRATEGY_DIRECT)
+    if (d->strategy.kind == FO_STRATEGY_LIBRARY)
+        return fo_base_error(FO_INVALID,
+                             "schedule: 'library' leaves its messages to the transport's own "
+                             "collectives and has no program; expected a strategy that has one, "
+                             "such as none or flash");
+    if ((unsigned)d->pattern > FO_PATTERN_BLOCK || (unsigned)d->strategy.kind > FO_STRATEGY_LIBRARY)
         return fo_base_error(FO_INVALID, "schedule: pattern %d with strategy %d is unknown",
                              (int)d->pattern, (int)d->strategy.kind);
-    return FO_OK;
+    return nested(d) ? fo_schedule_build_check_nodes(d) : FO_OK;
 }
 
 static void build(fo_builder *b)
@@ -188,8 +258,13 @@ static void build(fo_builder *b)
     case FO_STRATEGY_RING: fo_schedule_build_ring(b); break;
     case FO_STRATEGY_FLASH: fo_schedule_build_flash(b); break;
     case FO_STRATEGY_DIRECT: fo_schedule_build_direct(b); break;
-    case FO_STRATEGY_HIER:
-    case FO_STRATEGY_LIBRARY: break;
+    case FO_STRATEGY_HIER: /* with one machine, or one rank on each, there is one ring: flash */
+        (b->nodes > 1 ? fo_schedule_build_hier : fo_schedule_build_flash)(b);
+        break;
+    case FO_STRATEGY_HIER_NONE:
+        (b->nodes > 1 ? fo_schedule_build_hier_none : fo_schedule_build_none)(b);
+        break;
+    case FO_STRATEGY_LIBRARY: break; /* check_desc has refused it */
     }
 }
 
@@ -200,9 +275,12 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
     if (status != FO_OK)
         return status;
     fo_pattern pattern = desc->pattern;
+    int nodes = nested(desc) && desc->nodes > 1 && desc->nodes < desc->ranks ? desc->nodes : 1;
     fo_builder b = {.desc = desc,
                     .ranks = desc->ranks,
                     .rank = rank,
+                    .nodes = nodes,
+                    .locals = desc->ranks / nodes,
                     .gathers = pattern != FO_PATTERN_REDUCE,
                     .reduces = pattern == FO_PATTERN_REDUCE || pattern == FO_PATTERN_JOINT ||
                                pattern == FO_PATTERN_BLOCK,
@@ -214,7 +292,7 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
                     .widest = fo_shard_rows(desc->rows, desc->ranks, 0)};
     b.parts = parts_of(&b);
     size_t cells = (size_t)desc->ranks * (size_t)b.parts;
-    int32_t *tables = malloc(cells * 7 * sizeof *tables);
+    int32_t *tables = malloc(cells * TABLES * sizeof *tables);
     b.program = calloc(1, sizeof *b.program);
     if (b.program)
         b.program->buffers = calloc(FO_BUFFER_ROLES, sizeof *b.program->buffers);
@@ -223,12 +301,14 @@ fo_status fo_schedule_build(const fo_schedule_desc *desc, int rank, fo_program *
         fo_schedule_free(b.program);
         return fo_base_error(FO_NO_MEMORY, "schedule: no memory for a program");
     }
-    memset(tables, 0xff, cells * 7 * sizeof *tables); /* all -1 */
-    int32_t **names[7] = {&b.g_recv, &b.g_send, &b.r_recv, &b.r_send, &b.main, &b.side, &b.add};
-    for (int i = 0; i < 7; i++)
+    memset(tables, 0xff, cells * TABLES * sizeof *tables); /* all -1 */
+    int32_t **names[TABLES] = {&b.g_recv, &b.g_send, &b.r_recv,  &b.r_send, &b.main,
+                               &b.side,   &b.add,    &b.g_outer, &b.r_outer};
+    for (int i = 0; i < TABLES; i++)
         *names[i] = tables + (size_t)i * cells;
     b.program->ranks = desc->ranks;
     b.program->rank = rank;
+    b.program->nodes = nodes;
     b.program->rows = desc->rows;
     b.program->stream_rows = desc->stream_rows;
     b.program->pattern = desc->pattern;

@@ -27,11 +27,11 @@ static void gather_chunk(fo_builder *b, int c)
     int right = fo_schedule_mod(b->rank + 1, b->ranks),
         left = fo_schedule_mod(b->rank - 1, b->ranks);
     for (int i = 0; i + 1 < b->ranks; i++) {
-        int64_t now = shard_row(b, fo_schedule_gather_shard(b->rank, i, b->ranks));
-        int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, i + 1, b->ranks));
+        int64_t now = shard_row(b, fo_schedule_gather_shard(b, i));
+        int64_t next = shard_row(b, fo_schedule_gather_shard(b, i + 1));
         if (fo_schedule_build_gather_recv(b, i + 1, c, left, next) >= 0)
             after_gather(b, c - 1);
-        if (fo_schedule_build_gather_send(b, i, c, right, now) < 0)
+        if (fo_schedule_build_gather_send(b, b->g_send, i, c, right, now) < 0)
             continue;
         after_gather(b, c - 1);
         fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, i, c)], FO_DEP_ROWS);
@@ -40,7 +40,7 @@ static void gather_chunk(fo_builder *b, int c)
 
 static void gather_compute(fo_builder *b, int slot, int i, int c)
 {
-    int64_t at = shard_row(b, fo_schedule_gather_shard(b->rank, i, b->ranks));
+    int64_t at = shard_row(b, fo_schedule_gather_shard(b, i));
     if (fo_schedule_build_gather_compute(b, slot, i, c, at) >= 0)
         after_gather(b, c);
 }
@@ -54,7 +54,7 @@ static void wgrads(fo_builder *b)
 
 static void reduce_compute(fo_builder *b, int i, int c)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, i), c);
     fo_ref out = fo_schedule_build_ref(b, i ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL, s.row);
     if (b->ranks == 1)
         out = fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside);
@@ -78,7 +78,7 @@ static void before_reduce(fo_builder *b, int c)
 
 static void reduce_add(fo_builder *b, int i, int c)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, i, b->ranks), c);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, i), c);
     bool last = i == b->ranks - 1;
     fo_task task = {.kind = FO_TASK_ADD,
                     .peer = -1,
@@ -103,11 +103,11 @@ static void reduce_step(fo_builder *b, int i, int c)
 {
     int right = fo_schedule_mod(b->rank + 1, b->ranks),
         left = fo_schedule_mod(b->rank - 1, b->ranks);
-    int shard = fo_schedule_reduce_shard(b->rank, i, b->ranks);
+    int shard = fo_schedule_reduce_shard(b, i);
     if (b->ranks == 1)
         return;
     if (i) {
-        fo_schedule_build_reduce_recv(b, i, c, shard, left, shard_row(b, shard));
+        fo_schedule_build_reduce_recv(b, b->r_recv, i, c, shard, left, shard_row(b, shard));
         reduce_add(b, i, c);
     }
     if (i == b->ranks - 1 || fo_schedule_build_reduce_send(b, i, c, right, shard_row(b, shard)) < 0)

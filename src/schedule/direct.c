@@ -29,8 +29,8 @@ static void gather_transfers(fo_builder *b, int step)
                                    k, FO_DEP_SPACE);
     }
     for (int k = 0; step >= 1 && k < b->parts; k++)
-        if (fo_schedule_build_gather_send(b, 0, k, fo_schedule_mod(b->rank + step, b->ranks), 0) >=
-            0)
+        if (fo_schedule_build_gather_send(b, b->g_send, 0, k,
+                                          fo_schedule_mod(b->rank + step, b->ranks), 0) >= 0)
             fo_schedule_build_dep(b, paced_by(b, step), FO_DEP_DONE);
 }
 
@@ -45,7 +45,8 @@ static void reduce_recvs(fo_builder *b, int step)
 {
     int from = fo_schedule_mod(b->rank + 1 + step, b->ranks);
     for (int k = 0; step < b->ranks - 1 && k < b->parts; k++) {
-        if (fo_schedule_build_reduce_recv(b, step, k, b->rank, from, slot_row(b, step)) < 0)
+        if (fo_schedule_build_reduce_recv(b, b->r_recv, step, k, b->rank, from, slot_row(b, step)) <
+            0)
             continue;
         int reader = step - FO_RING_SLOTS < 1 ? 1 : step - FO_RING_SLOTS;
         if (step >= FO_RING_SLOTS) /* the same shard, so the same rows */
@@ -80,7 +81,7 @@ static void add_received(fo_builder *b, int a, int k)
 
 static void reduce_compute(fo_builder *b, int step, int k)
 {
-    int owner = fo_schedule_reduce_shard(b->rank, step, b->ranks);
+    int owner = fo_schedule_reduce_shard(b, step);
     bool last = step == b->ranks - 1;
     fo_slice s = fo_schedule_build_slice(b, owner, k);
     fo_ref add = fo_schedule_build_nowhere;

@@ -34,7 +34,7 @@ static void gather_step(fo_builder *b, int step)
                                    FO_DEP_SPACE);
     }
     for (int k = 0; k < b->parts; k++)
-        if (fo_schedule_build_gather_send(b, step, k, right, slot_row(b, step)) >= 0)
+        if (fo_schedule_build_gather_send(b, b->g_send, step, k, right, slot_row(b, step)) >= 0)
             fo_schedule_build_dep(b, b->g_recv[fo_schedule_build_at(b, step, k)], FO_DEP_ROWS);
 }
 
@@ -47,9 +47,10 @@ static void gather_compute(fo_builder *b, int slot, int step, int k)
 static void reduce_recvs(fo_builder *b, int step)
 {
     int left = fo_schedule_mod(b->rank - 1, b->ranks);
-    int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
+    int shard = fo_schedule_reduce_shard(b, step);
     for (int k = 0; step >= 1 && k < b->parts; k++) {
-        if (fo_schedule_build_reduce_recv(b, step, k, shard, left, slot_row(b, step)) >= 0)
+        if (fo_schedule_build_reduce_recv(b, b->r_recv, step, k, shard, left, slot_row(b, step)) >=
+            0)
             fo_schedule_build_dep_slot(b, b->main, fo_schedule_reduce_shard, step, k, FO_DEP_SPACE);
     }
 }
@@ -58,7 +59,7 @@ static void reduce_compute(fo_builder *b, int step, int k)
 {
     int right = fo_schedule_mod(b->rank + 1, b->ranks);
     bool last = step == b->ranks - 1;
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), k);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, step), k);
     int64_t at = slot_row(b, step) + s.inside;
     fo_ref add = step ? fo_schedule_build_ref(b, FO_BUFFER_STAGING, at) : fo_schedule_build_nowhere;
     fo_ref out = last ? fo_schedule_build_ref(b, FO_BUFFER_OUTPUT, s.inside)

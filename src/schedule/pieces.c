@@ -24,25 +24,26 @@ static fo_ref gathered(const fo_builder *b, int step, fo_slice s, int64_t at)
 
 int32_t fo_schedule_build_gather_recv(fo_builder *b, int step, int sub, int peer, int64_t at)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b, step), sub);
     fo_task task = slice_task(FO_TASK_RECV, step - 1, s);
     task.peer = peer;
     task.out = fo_schedule_build_ref(b, FO_BUFFER_GATHERED, at + s.inside);
     return b->g_recv[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_schedule_build_gather_send(fo_builder *b, int step, int sub, int peer, int64_t at)
+int32_t fo_schedule_build_gather_send(fo_builder *b, int32_t *table, int step, int sub, int peer,
+                                      int64_t at)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b, step), sub);
     fo_task task = slice_task(FO_TASK_SEND, step, s);
     task.peer = peer;
     task.in = gathered(b, step, s, at);
-    return b->g_send[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
+    return table[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
 int32_t fo_schedule_build_gather_compute(fo_builder *b, int slot, int step, int sub, int64_t at)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_gather_shard(b, step), sub);
     fo_task task = slice_task(FO_TASK_COMPUTE, step, s);
     task.slot = slot;
     task.in = gathered(b, step, s, at);
@@ -60,7 +61,7 @@ const int32_t *fo_schedule_build_readers(const fo_builder *b)
 
 int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_ref add, fo_ref out)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, step), sub);
     fo_task task = slice_task(FO_TASK_COMPUTE, step, s);
     task.slot = b->block;
     task.in = fo_schedule_build_ref(b, b->block ? FO_BUFFER_HIDDEN : FO_BUFFER_FULL, s.row);
@@ -69,20 +70,20 @@ int32_t fo_schedule_build_reduce_compute(fo_builder *b, int step, int sub, fo_re
     return b->main[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
-int32_t fo_schedule_build_reduce_recv(fo_builder *b, int step, int sub, int shard, int peer,
-                                      int64_t at)
+int32_t fo_schedule_build_reduce_recv(fo_builder *b, int32_t *table, int step, int sub, int shard,
+                                      int peer, int64_t at)
 {
     fo_slice s = fo_schedule_build_slice(b, shard, sub);
     fo_task task = slice_task(FO_TASK_RECV, step, s);
     task.channel = 1;
     task.peer = peer;
     task.out = fo_schedule_build_ref(b, FO_BUFFER_STAGING, at + s.inside);
-    return b->r_recv[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
+    return table[fo_schedule_build_at(b, step, sub)] = fo_schedule_build_emit(b, &task);
 }
 
 int32_t fo_schedule_build_reduce_send(fo_builder *b, int step, int sub, int peer, int64_t at)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), sub);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, step), sub);
     fo_task task = slice_task(FO_TASK_SEND, step, s);
     task.channel = 1;
     task.peer = peer;

@@ -4,14 +4,15 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "schedule/program.h"
+#include "schedule/builder.h"
 
 enum { CELL_ENTRIES = 32, CELL_TEXT = 512 };
 
 typedef struct listing {
     const fo_schedule_desc *desc;
     fo_program **programs;
-    int subs; /* sub-slices a shard */
+    int subs;   /* sub-slices a shard */
+    int locals; /* ranks on a machine */
     fo_verdict verdict;
 } listing;
 
@@ -55,8 +56,12 @@ static fo_status open_listing(listing *l, const fo_schedule_desc *desc)
     l->programs = calloc((size_t)desc->ranks, sizeof *l->programs);
     if (!l->programs)
         return fo_base_error(FO_NO_MEMORY, "schedule: no memory for %d programs", desc->ranks);
+    fo_status status = fo_schedule_build_check_nodes(desc);
+    if (status != FO_OK)
+        return status;
+    l->locals = desc->nodes ? desc->ranks / desc->nodes : desc->ranks;
     for (int r = 0; r < desc->ranks; r++) {
-        fo_status status = fo_schedule_build(desc, r, &l->programs[r]);
+        status = fo_schedule_build(desc, r, &l->programs[r]);
         if (status != FO_OK)
             return status;
         for (int32_t t = 0; t < l->programs[r]->task_count; t++)
@@ -79,7 +84,7 @@ static fo_status written(FILE *out, fo_status status)
 typedef struct entry {
     const char *mark; /* what it is, where a pattern has two: D, W, x, p */
     int shard, first, last, peer;
-    bool fused;
+    bool fused, slow;
 } entry;
 
 typedef struct cell {
@@ -131,8 +136,16 @@ static void add_entry(cell *c, entry e)
         c->more = true;
 }
 
-static void collect(cell *c, const fo_program *program, int step, column which)
+/* Whether a message is between machines. */
+static bool is_slow(const listing *l, int rank, const fo_task *task)
 {
+    bool comm = task->kind == FO_TASK_SEND || task->kind == FO_TASK_RECV;
+    return comm && rank / l->locals != task->peer / l->locals;
+}
+
+static void collect(cell *c, const listing *l, int rank, int step, column which)
+{
+    const fo_program *program = l->programs[rank];
     memset(c, 0, sizeof *c);
     for (int32_t t = 0; t < program->task_count; t++) {
         const fo_task *task = &program->tasks[t];
@@ -142,7 +155,8 @@ static void collect(cell *c, const fo_program *program, int step, column which)
                                  .first = task->sub,
                                  .last = task->sub,
                                  .peer = which == SENDS || which == RECEIVES ? task->peer : -1,
-                                 .fused = which == ADDS && task->kind == FO_TASK_COMPUTE});
+                                 .fused = which == ADDS && task->kind == FO_TASK_COMPUTE,
+                                 .slow = is_slow(l, rank, task)});
     }
 }
 
@@ -157,13 +171,14 @@ static size_t put(char *text, size_t used, const char *piece)
 
 static void entry_text(const entry *e, int subs, column which, char *text, size_t size)
 {
-    char sub[32] = "", peer[24] = "";
+    char sub[32] = "", peer[32] = "";
     if (subs > 1 && e->first == e->last)
         snprintf(sub, sizeof sub, ".%d", e->first);
     else if (subs > 1)
         snprintf(sub, sizeof sub, ".%d-%d", e->first, e->last);
     if (e->peer >= 0)
-        snprintf(peer, sizeof peer, which == SENDS ? " to %d" : " from %d", e->peer);
+        snprintf(peer, sizeof peer, "%s%d%s", which == SENDS ? " to " : " from ", e->peer,
+                 e->slow ? " slow" : "");
     snprintf(text, size, "%s%d%s%s%s", e->mark, e->shard, sub, peer, e->fused ? " fused" : "");
 }
 
@@ -174,7 +189,7 @@ static void cell_text(const listing *l, int rank, int step, column which, char t
     char piece[128];
     size_t used = 0;
     text[0] = '\0';
-    collect(&c, l->programs[rank], step, which);
+    collect(&c, l, rank, step, which);
     for (int i = 0; i < c.count; i++) {
         entry_text(&c.entries[i], l->subs, which, piece, sizeof piece);
         used = put(text, used, i ? ", " : "");
@@ -240,12 +255,14 @@ static void print_listing(const listing *l, FILE *out)
 {
     const fo_schedule_desc *desc = l->desc;
     const fo_verdict *v = &l->verdict;
-    char strategy[64];
+    char strategy[64], machines[64] = "";
     int widths[COLUMNS], steps = count_steps(l);
     fo_strategy_print(desc->strategy, strategy, sizeof strategy);
-    fprintf(out, "%s, %s: %d ranks, %lld rows, %d slice%s a shard, messages of %lld rows\n",
-            pattern_text(desc->pattern), strategy, desc->ranks, (long long)desc->rows, l->subs,
-            l->subs == 1 ? "" : "s", (long long)desc->stream_rows);
+    if (desc->nodes > 1)
+        snprintf(machines, sizeof machines, " on %d machines (slow: between them)", desc->nodes);
+    fprintf(out, "%s, %s: %d ranks%s, %lld rows, %d slice%s a shard, messages of %lld rows\n",
+            pattern_text(desc->pattern), strategy, desc->ranks, machines, (long long)desc->rows,
+            l->subs, l->subs == 1 ? "" : "s", (long long)desc->stream_rows);
     measure(l, steps, widths);
     for (int r = 0; r < desc->ranks; r++)
         print_rank(l, r, steps, widths, out);
@@ -290,7 +307,7 @@ static void json_ref(const char *name, fo_ref ref, FILE *out)
                 (long long)ref.row);
 }
 
-static void json_task(const fo_program *program, const fo_task *task, FILE *out)
+static void json_task(const listing *l, const fo_program *program, const fo_task *task, FILE *out)
 {
     static const char *const kinds[] = {"compute", "send", "recv", "add", "copy"};
     static const char *const modes[] = {"done", "rows", "space"};
@@ -300,7 +317,8 @@ static void json_task(const fo_program *program, const fo_task *task, FILE *out)
     if (task->kind == FO_TASK_COMPUTE)
         fprintf(out, ",\"slot\":%d", (int)task->slot);
     if (task->kind == FO_TASK_SEND || task->kind == FO_TASK_RECV)
-        fprintf(out, ",\"peer\":%d,\"channel\":%d", (int)task->peer, (int)task->channel);
+        fprintf(out, ",\"peer\":%d,\"channel\":%d,\"slow\":%s", (int)task->peer, (int)task->channel,
+                is_slow(l, program->rank, task) ? "true" : "false");
     json_ref("in", task->in, out);
     json_ref("add", task->add, out);
     json_ref("out", task->out, out);
@@ -313,10 +331,10 @@ static void json_task(const fo_program *program, const fo_task *task, FILE *out)
     fprintf(out, "]}");
 }
 
-static void json_program(const fo_program *program, FILE *out)
+static void json_program(const listing *l, const fo_program *program, FILE *out)
 {
     static const char *const roles[FO_BUFFER_ROLES] = {"shard",   "full",    "gathered", "acc",
-                                                       "partial", "staging", "output"};
+                                                       "partial", "staging", "hidden",   "output"};
     fprintf(out, "{\"rank\":%d,\n\"buffers\":[", program->rank);
     for (int32_t b = 0; b < program->buffer_count; b++)
         fprintf(out, "%s{\"role\":\"%s\",\"rows\":%lld}", b ? "," : "",
@@ -324,7 +342,7 @@ static void json_program(const fo_program *program, FILE *out)
     fprintf(out, "],\n\"tasks\":[");
     for (int32_t t = 0; t < program->task_count; t++) {
         fprintf(out, "%s\n", t ? "," : "");
-        json_task(program, &program->tasks[t], out);
+        json_task(l, program, &program->tasks[t], out);
     }
     fprintf(out, "]}");
 }
@@ -336,13 +354,13 @@ static void print_json(const listing *l, FILE *out)
     char strategy[64];
     fo_strategy_print(desc->strategy, strategy, sizeof strategy);
     fprintf(out,
-            "{\"pattern\":\"%s\",\"strategy\":\"%s\",\"ranks\":%d,\"rows\":%lld,\"quantum\":%lld,"
-            "\"stream_rows\":%lld,\"subs\":%d,\n\"programs\":[",
-            pattern_name(desc->pattern), strategy, desc->ranks, (long long)desc->rows,
-            (long long)desc->quantum, (long long)desc->stream_rows, l->subs);
+            "{\"pattern\":\"%s\",\"strategy\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"rows\":%lld,"
+            "\"quantum\":%lld,\"stream_rows\":%lld,\"subs\":%d,\n\"programs\":[",
+            pattern_name(desc->pattern), strategy, desc->ranks, desc->nodes ? desc->nodes : 1,
+            (long long)desc->rows, (long long)desc->quantum, (long long)desc->stream_rows, l->subs);
     for (int r = 0; r < desc->ranks; r++) {
         fprintf(out, "%s\n", r ? "," : "");
-        json_program(l->programs[r], out);
+        json_program(l, l->programs[r], out);
     }
     fprintf(out, "],\n\"verdict\":{\"ok\":%s,\"text\":", v->ok ? "true" : "false");
     json_text(v->text, out);

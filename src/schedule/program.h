@@ -84,6 +84,8 @@ typedef struct fo_task {
 
 typedef struct fo_program {
     int ranks, rank;
+    int nodes; /* 1: sums and weight gradients in the order of one ring; else in the nested order of `nodes`
+                  machines (schedule.h), ranks / nodes on each in rank order */
     int64_t rows;        /* M */
     int64_t stream_rows; /* rows of one message */
     fo_pattern pattern;

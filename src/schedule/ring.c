@@ -25,17 +25,17 @@ static void gather_transfers(fo_builder *b, int step)
         left = fo_schedule_mod(b->rank - 1, b->ranks);
     if (step == b->ranks - 1)
         return;
-    int64_t next = shard_row(b, fo_schedule_gather_shard(b->rank, step + 1, b->ranks));
-    int64_t now = shard_row(b, fo_schedule_gather_shard(b->rank, step, b->ranks));
+    int64_t next = shard_row(b, fo_schedule_gather_shard(b, step + 1));
+    int64_t now = shard_row(b, fo_schedule_gather_shard(b, step));
     if (fo_schedule_build_gather_recv(b, step + 1, 0, left, next) >= 0)
         barrier(b, step);
-    if (fo_schedule_build_gather_send(b, step, 0, right, now) >= 0)
+    if (fo_schedule_build_gather_send(b, b->g_send, step, 0, right, now) >= 0)
         barrier(b, step);
 }
 
 static void gather_compute(fo_builder *b, int slot, int step)
 {
-    int64_t at = shard_row(b, fo_schedule_gather_shard(b->rank, step, b->ranks));
+    int64_t at = shard_row(b, fo_schedule_gather_shard(b, step));
     if (fo_schedule_build_gather_compute(b, slot, step, 0, at) >= 0)
         barrier(b, step);
 }
@@ -47,9 +47,9 @@ static void reduce_transfers(fo_builder *b, int step)
         left = fo_schedule_mod(b->rank - 1, b->ranks);
     if (step < 1)
         return;
-    int shard = fo_schedule_reduce_shard(b->rank, step, b->ranks);
-    int before = fo_schedule_reduce_shard(b->rank, step - 1, b->ranks);
-    if (fo_schedule_build_reduce_recv(b, step, 0, shard, left, shard_row(b, shard)) >= 0)
+    int shard = fo_schedule_reduce_shard(b, step);
+    int before = fo_schedule_reduce_shard(b, step - 1);
+    if (fo_schedule_build_reduce_recv(b, b->r_recv, step, 0, shard, left, shard_row(b, shard)) >= 0)
         barrier(b, step);
     if (fo_schedule_build_reduce_send(b, step - 1, 0, right, shard_row(b, before)) >= 0) {
         barrier(b, step);
@@ -59,7 +59,7 @@ static void reduce_transfers(fo_builder *b, int step)
 
 static void reduce_compute(fo_builder *b, int step)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, step), 0);
     fo_buffer_role role = step ? FO_BUFFER_ACC : FO_BUFFER_PARTIAL;
     fo_ref out = fo_schedule_build_ref(b, role, s.row);
     if (b->ranks == 1)
@@ -70,7 +70,7 @@ static void reduce_compute(fo_builder *b, int step)
 
 static void reduce_add(fo_builder *b, int step)
 {
-    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b->rank, step, b->ranks), 0);
+    fo_slice s = fo_schedule_build_slice(b, fo_schedule_reduce_shard(b, step), 0);
     bool last = step == b->ranks - 1;
     fo_task task = {.kind = FO_TASK_ADD,
                     .peer = -1,

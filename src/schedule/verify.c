@@ -105,7 +105,9 @@ fo_status fo_schedule_check_structure(const fo_check *c)
     for (int r = 0; r < c->ranks; r++) {
         const fo_program *p = c->programs[r];
         if (p->ranks != c->ranks || p->rank != r || p->rows != c->programs[0]->rows ||
-            p->stream_rows != c->programs[0]->stream_rows || p->pattern != c->programs[0]->pattern)
+            p->stream_rows != c->programs[0]->stream_rows ||
+            p->pattern != c->programs[0]->pattern || p->nodes != c->programs[0]->nodes ||
+            p->nodes < 1 || c->ranks % p->nodes)
             return fo_base_error(FO_SCHEDULE, "program %d is not rank %d's of the same operation",
                                  r, r);
         for (int32_t t = 0; t < p->task_count; t++) {

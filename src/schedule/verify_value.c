@@ -1,8 +1,10 @@
 /* Every result is what it should be: the programs are run on symbols, in an order in which they can run.
  *
- * The symbol of rows of a partial sum is the run of ranks that contributed, in order: (first, count).
- * Adding appends: first + count must be the next contributor, so that shard j ends as j+1, ..., j and
- * nothing else. The symbol of gathered rows is which rows they are (buffer row minus global row). */
+ * The symbol of rows of a partial sum is the run of contributors, by their places in the declared order of the
+ * shard: (first, count). Adding appends: either the one next contribution, to a run of the same machine, or a
+ * whole machine's, to a run of whole machines; so a run has been added in one way only, and shard j ends as
+ * declared or not at all. With one machine that is j+1, ..., j; with one rank on each, likewise. The symbol
+ * of gathered rows is which rows they are (buffer row minus global row). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,7 @@ typedef struct span {
     int64_t begin, end;
     int64_t shift; /* buffer row minus global row */
     int first,
-        count; /* contributors; count 0: gathered input, count < 0: a finished gather output */
+        count; /* places of contributors; count 0: gathered input, count < 0: a finished gather output */
 } span;
 
 typedef struct content {
@@ -99,11 +101,48 @@ static bool read_ref(symbols *s, int rank, const fo_task *task, fo_ref ref, span
            out->shift == ref.row - task->row;
 }
 
-/* Appends the one contribution `later` to the run `*sum`: sums go from left to right, never as a tree. */
+static int mod(int value, int n)
+{
+    return (value % n + n) % n;
+}
+
+static int locals(const fo_check *c)
+{
+    return c->ranks / c->programs[0]->nodes;
+}
+
+/* Place of a rank's contribution in the declared order of a shard, from 0. */
+static int place_of(const fo_check *c, int shard, int rank)
+{
+    int l = locals(c);
+    return mod(rank / l - shard / l - 1, c->ranks / l) * l + mod(rank % l - shard % l - 1, l);
+}
+
+/* The shard that all rows of a task belong to; -1: several. Empty shards have none. */
+static int shard_of(const fo_check *c, const fo_task *task)
+{
+    int64_t all = c->programs[0]->rows;
+    int low = 0, high = c->ranks - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (fo_shard_begin(all, c->ranks, middle) <= task->row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return task->row + task->rows <= fo_shard_begin(all, c->ranks, low + 1) ? low : -1;
+}
+
+/* Appends the run `later` to the run `*sum`: sums go from left to right, never as a tree, except that a
+ * machine's is finished before it is added. */
 static bool append(const fo_check *c, span *sum, span later)
 {
-    if (sum->count < 1 || later.count != 1 || sum->count + later.count > c->ranks ||
-        (sum->first + sum->count) % c->ranks != later.first)
+    int l = locals(c);
+    if (sum->count < 1 || later.count < 1 || sum->first + sum->count != later.first)
+        return false;
+    bool within = later.count == 1 && sum->first / l == later.first / l;
+    bool machines = sum->first % l == 0 && later.first % l == 0 && later.count == l;
+    if (!within && !machines)
         return false;
     sum->count += later.count;
     return true;
@@ -125,12 +164,14 @@ static fo_status write_result(symbols *s, int32_t node, int rank, const fo_task 
     return FO_OK;
 }
 
-/* The second computation takes shard r, then r-1, ...; inside a shard row after row. */
+/* The second computation takes shard r, then r-1, ..., nested: its machine's, then those of the machine before;
+ * inside a shard row after row. */
 static fo_status second_computation(symbols *s, int32_t node, int rank, const fo_task *task)
 {
     int64_t *done = &s->wgrad_next[rank], seen = 0;
+    int l = locals(s->c);
     for (int i = 0; i < s->c->ranks; i++) {
-        int shard = (rank - i + s->c->ranks) % s->c->ranks;
+        int shard = mod(rank / l - i / l, s->c->ranks / l) * l + mod(rank % l - i % l, l);
         int64_t begin = fo_shard_begin(s->c->programs[rank]->rows, s->c->ranks, shard);
         int64_t rows = fo_shard_rows(s->c->programs[rank]->rows, s->c->ranks, shard);
         if (*done < seen + rows) {
@@ -160,7 +201,10 @@ static fo_status compute(symbols *s, int32_t node, int rank, const fo_task *task
         span value = {.count = -1};
         return write_result(s, node, rank, task, value);
     }
-    span value = {.first = rank, .count = 1};
+    int shard = shard_of(c, task);
+    if (shard < 0)
+        return fo_schedule_check_broken(c, node, "it sums rows of several shards");
+    span value = {.first = place_of(c, shard, rank), .count = 1};
     if (task->add.buffer >= 0) {
         if (!read_ref(s, rank, task, task->add, &add) || !append(c, &add, value))
             return fo_schedule_check_broken(
@@ -176,11 +220,9 @@ static fo_status add(symbols *s, int32_t node, int rank, const fo_task *task)
     span a = {0}, b = {0};
     bool ok = read_ref(s, rank, task, task->in, &a) && read_ref(s, rank, task, task->add, &b);
     span forward = a, backward = b;
-    int first =
-        (task->shard + 1) % s->c->ranks; /* two operands have one sum: the run that begins right */
-    if (ok && append(s->c, &forward, b) && forward.first == first)
+    if (ok && append(s->c, &forward, b))
         return write_result(s, node, rank, task, forward);
-    if (ok && append(s->c, &backward, a) && backward.first == first)
+    if (ok && append(s->c, &backward, a))
         return write_result(s, node, rank, task, backward);
     return fo_schedule_check_broken(s->c, node,
                                     "it adds contributions out of order, twice or of other rows");
@@ -251,7 +293,7 @@ static fo_status check_outputs(symbols *s)
             if (p->buffers[b].role != FO_BUFFER_OUTPUT || p->pattern == FO_PATTERN_WGRAD || !rows)
                 continue;
             if (!read_span(at(s, r, b), 0, rows, &v) ||
-                (!gather && (v.count != s->c->ranks || v.first != (r + 1) % s->c->ranks)))
+                (!gather && (v.count != s->c->ranks || v.first != 0)))
                 return fo_base_error(
                     FO_SCHEDULE, "rank %d: a result row is missing or lacks a rank's contribution",
                     r);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "group/group.h"
 #include "train/train.h"
 
 typedef struct verdict {
@@ -13,6 +14,11 @@ static fo_status no_memory(size_t bytes)
 {
     return fo_base_error(FO_NO_MEMORY, "no memory for %zu bytes to agree with the other ranks",
                          bytes);
+}
+
+bool fo_train_answers(const fo_group *group)
+{
+    return fo_group_rank(group) == 0 || fo_group_joined(group);
 }
 
 fo_status fo_train_agree(fo_group *group, fo_status status)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "flashoverlap/job.h"
 #include "flashoverlap/schedule.h"
 
 enum { EVENTS = 1 << 18 };
@@ -20,12 +21,13 @@ static fo_status open_ways(fo_train_comparison *c, fo_group *group)
     fo_status status = FO_OK;
     for (int i = 0; status == FO_OK && i < c->count; i++) {
         fo_train_way *w = &c->ways[i];
-        w->t_ms = calloc(4 * steps, sizeof *w->t_ms);
+        w->t_ms = calloc(5 * steps, sizeof *w->t_ms);
         if (!w->t_ms)
             return fo_base_error(FO_NO_MEMORY, "no memory for the times of %zu steps", steps);
         w->exposed_ms = w->t_ms + steps;
         w->losses = w->t_ms + 2 * steps;
         w->norms = w->t_ms + 3 * steps;
+        w->data_ms = w->t_ms + 4 * steps;
         status = fo_train_worker_open(c->job, group, w->overlap, &w->worker);
     }
     return status;
@@ -63,6 +65,7 @@ static fo_status take_step(fo_train_comparison *c, fo_group *group, int index, i
     if (status != FO_OK)
         return status;
     w->exposed_ms[at] = values.exposed_ms;
+    w->data_ms[at] = values.data_exposed_ms;
     w->losses[at] = values.loss;
     w->norms[at] = values.grad_norm;
     c->interrupted |= values.interrupted;
@@ -112,8 +115,6 @@ static fo_status trace_ways(fo_train_comparison *c, fo_group *group)
 static fo_status show(const fo_train_comparison *c)
 {
     fo_train_row rows[FO_TRAIN_STRATEGIES + 1];
-    c->shared->steps = c->steps;
-    c->shared->interrupted = c->interrupted;
     fo_train_compare_rows(c, rows);
     fo_train_compare_print(c, rows);
     if (fflush(c->out) != 0)
@@ -127,7 +128,10 @@ static fo_status compare_rank(fo_group *group, void *arg)
     if (!c)
         return fo_base_error(FO_NO_MEMORY, "no memory for a comparison");
     *c = *shared; /* ranks may be threads */
-    fo_status status = open_ways(c, group);
+    char note[512];
+    fo_status status = fo_train_enter(group, &c->job->fingerprint, note, sizeof note);
+    if (status == FO_OK)
+        status = open_ways(c, group);
     if (status == FO_OK)
         status = fo_train_link(c->job, group);
     c->link = fo_group_link(group);
@@ -136,8 +140,16 @@ static fo_status compare_rank(fo_group *group, void *arg)
     if (status == FO_OK)
         status = trace_ways(c, group);
     /* what goes wrong from here on is told through shared memory: a rank that fails ends the waits of others */
-    if (status == FO_OK && fo_group_rank(group) == 0 && show(c) != FO_OK)
-        snprintf(c->shared->file_error, sizeof c->shared->file_error, "%s", fo_last_error());
+    if (status == FO_OK) {
+        bool shows = fo_group_rank(group) == 0, answers = fo_train_answers(group);
+        if (answers) {
+            c->shared->steps = c->steps;
+            c->shared->interrupted = c->interrupted;
+        }
+        fo_status shown = fo_train_agree(group, shows ? show(c) : FO_OK);
+        if (shown != FO_OK && answers)
+            snprintf(c->shared->file_error, sizeof c->shared->file_error, "%s", fo_last_error());
+    }
     close_ways(c);
     free(c);
     return status;
@@ -185,7 +197,7 @@ static fo_status run(fo_train_comparison *c)
         return fo_base_error(FO_NO_MEMORY, "no shared memory of %zu bytes for the result (%s)",
                              sizeof *shared, strerror(errno));
     c->shared = shared;
-    fo_status status = fo_group_run(&c->job->options.group, compare_rank, c);
+    fo_status status = fo_train_start(&c->job->options.group, compare_rank, c);
     if (status == FO_OK && shared->file_error[0])
         status = fo_base_error(FO_IO, "%s", shared->file_error);
     else if (status == FO_OK && shared->interrupted)
@@ -211,13 +223,19 @@ fo_status fo_train_compare(const fo_train_options *options, const char *strategi
     c->json = json;
     c->job = &job;
     fo_status status = split_names(c, strategies);
-    if (status == FO_OK)
+    if (status == FO_OK && fo_job_first())
         status = fo_train_compare_check_files(&own);
     if (status == FO_OK)
         status = fo_train_job_open(&own, &job);
     fflush(out);
-    if (status == FO_OK)
+    if (status == FO_OK) {
+        fo_train_fingerprint_word(&job.fingerprint, "--compare", strategies);
+        fo_train_fingerprint_word(&job.fingerprint, "--trace", own.trace ? "given" : NULL);
+        fo_train_fingerprint_word(&job.fingerprint, "--report", own.report ? "given" : NULL);
         status = run(c);
+    } else {
+        status = fo_train_refuse(&own.group, status);
+    }
     fo_train_job_close(&job);
     free(c);
     return status;

@@ -12,6 +12,7 @@ typedef struct fo_train_way {
     char overlap[32];
     fo_train_worker worker;
     double *t_ms, *exposed_ms; /* of each step, slowest rank */
+    double *data_ms;           /* the part of exposed_ms between replicas */
     double *losses, *norms;
     fo_timeline *timeline; /* of one more step; rank 0 only, NULL: none was asked for */
 } fo_train_way;
@@ -40,7 +41,9 @@ typedef struct fo_train_row {
     double t_ms, low_ms, high_ms; /* 10th and 90th percentile */
     double alone_ms;              /* the computation alone */
     double ect_ms, hidden_pct, exposed_ms, faster_pct;
-    bool equal; /* losses and norms have the bits of the first way's */
+    double data_exposed_ms,
+        data_hidden_pct; /* between replicas; hidden of what `none` exposes there */
+    bool equal;          /* losses and norms have the bits of the first way's */
 } fo_train_row;
 
 /* rows[1 .. count - 1], from comparison->steps steps, at least 1. */

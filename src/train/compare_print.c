@@ -25,23 +25,26 @@ static double percentile(const fo_train_comparison *c, const double *values, dou
 void fo_train_compare_rows(const fo_train_comparison *c, fo_train_row *rows)
 {
     size_t bytes = (size_t)c->steps * sizeof(double);
-    double alone = percentile(c, c->ways[0].t_ms, 0.5), none = NAN;
+    double alone = percentile(c, c->ways[0].t_ms, 0.5), none = NAN, data_none = NAN;
     for (int i = 1; i < c->count; i++) {
         const fo_train_way *w = &c->ways[i], *first = &c->ways[1];
         rows[i] = (fo_train_row){.t_ms = percentile(c, w->t_ms, 0.5),
                                  .low_ms = percentile(c, w->t_ms, 0.1),
                                  .high_ms = percentile(c, w->t_ms, 0.9),
                                  .exposed_ms = percentile(c, w->exposed_ms, 0.5),
+                                 .data_exposed_ms = percentile(c, w->data_ms, 0.5),
                                  .alone_ms = alone};
         rows[i].ect_ms = rows[i].t_ms - alone;
         rows[i].equal =
             !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
         if (!strcmp(w->overlap, "none"))
-            none = rows[i].t_ms;
+            none = rows[i].t_ms, data_none = rows[i].data_exposed_ms;
     }
     for (int i = 1; i < c->count; i++) {
         rows[i].hidden_pct = none > alone ? 100 * (1 - rows[i].ect_ms / (none - alone)) : NAN;
         rows[i].faster_pct = 100 * (1 - rows[i].t_ms / none);
+        rows[i].data_hidden_pct =
+            data_none > 0 ? 100 * (1 - rows[i].data_exposed_ms / data_none) : NAN;
     }
 }
 
@@ -70,6 +73,9 @@ static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
             i == 1 ? "[" : ",", c->ways[i].overlap, r->t_ms, r->low_ms, r->high_ms, r->ect_ms,
             number(r->hidden_pct, "%.2f", "null", hidden, sizeof hidden), r->exposed_ms,
             number(r->faster_pct, "%.2f", "null", faster, sizeof faster), r->alone_ms);
+        fprintf(c->out, "\"tp\": %d, \"dp\": %d, \"dp_exposed_ms\": %.4f, \"dp_hidden_pct\": %s, ",
+                c->job->config.tp, c->job->config.dp, r->data_exposed_ms,
+                number(r->data_hidden_pct, "%.2f", "null", hidden, sizeof hidden));
         fprintf(c->out,
                 "\"steps\": %" PRId64 ", \"loss\": %.9g, \"bitwise_equal\": %s, "
                 "\"computation\": \"measured\", \"link\": \"%s\", \"link_bytes_per_s\": %.6g, "
@@ -108,14 +114,29 @@ static void print_row(const fo_train_comparison *c, const fo_train_row *r, const
             r->equal ? "equal" : "differ", loss, color ? "\033[0m" : "");
 }
 
+/* Gradients and parameters that travel between replicas. */
+static void print_replicas(const fo_train_comparison *c, const fo_train_row *rows)
+{
+    char hidden[32];
+    fprintf(c->out, "\nbetween replicas %11s %9s\n", "exposed ms", "hidden %");
+    for (int i = 1; i < c->count; i++)
+        fprintf(c->out, "%-16s %11.2f %9s\n", c->ways[i].overlap, rows[i].data_exposed_ms,
+                number(rows[i].data_hidden_pct, "%.1f", "-", hidden, sizeof hidden));
+    fprintf(c->out,
+            "hidden: 100 (1 - exposed / exposed of none), of gradients and parameters alone\n");
+}
+
 static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
 {
     const fo_train_options *o = &c->job->options;
     char link[192];
     int best = 1;
     fo_train_compare_link(c, link, sizeof link);
-    fprintf(c->out, "the same training step, %d ranks, %" PRId64 " layers, %" PRId64 " wide, %s\n",
-            o->group.ranks, o->layers, o->dim, fo_dtype_name(o->dtype));
+    fprintf(c->out,
+            "the same training step, %d ranks (tp %d x dp %d), %" PRId64 " layers, %" PRId64
+            " wide, %s\n",
+            o->group.ranks, c->job->config.tp, c->job->config.dp, o->layers, o->dim,
+            fo_dtype_name(o->dtype));
     fprintf(c->out, "link: %s\n", link);
     fprintf(c->out, "\n%-12s %10s %17s %10s %9s %11s %9s  %-6s  %s\n", "overlap", "T ms",
             "p10-p90 ms", "ECT ms", "hidden %", "exposed ms", "faster %", "losses", "last loss");
@@ -124,6 +145,8 @@ static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
             best = i;
     for (int i = 1; i < c->count; i++)
         print_row(c, &rows[i], c->ways[i].overlap, c->ways[i].losses[c->steps - 1], i == best);
+    if (c->job->config.dp > 1)
+        print_replicas(c, rows);
     if (c->interrupted)
         fprintf(c->out, "interrupted after step %" PRId64 " of %" PRId64 "\n", c->steps, o->steps);
     fprintf(

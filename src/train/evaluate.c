@@ -1,5 +1,22 @@
-/* Loss on the held-out part: always the same batches. */
+/* Loss on the held-out part: always the same batches, whose sequences the replicas share. */
+#include <stdlib.h>
+
+#include "base/error.h"
 #include "train/train.h"
+
+fo_status fo_train_sum_replicas(const fo_train_worker *worker, double mine, double *sum)
+{
+    int ranks = fo_group_size(worker->group), tp = worker->config.tp;
+    double *all = malloc((size_t)ranks * sizeof *all);
+    if (!all)
+        return fo_base_error(FO_NO_MEMORY, "no memory for the sums of %d ranks", ranks);
+    fo_status status = fo_group_allgather(worker->group, &mine, sizeof mine, all);
+    *sum = 0;
+    for (int r = 0; status == FO_OK && r < ranks; r += tp)
+        *sum += all[r];
+    free(all);
+    return status;
+}
 
 fo_status fo_train_evaluate(fo_train_worker *worker, double *loss)
 {
@@ -13,6 +30,8 @@ fo_status fo_train_evaluate(fo_train_worker *worker, double *loss)
             status = fo_model_forward(worker->model, worker->inputs, worker->targets, -1, &one);
         sum += one;
     }
+    if (status == FO_OK)
+        status = fo_train_sum_replicas(worker, sum, &sum);
     *loss = sum / (double)o->eval_batches;
     return status;
 }

@@ -1,5 +1,5 @@
-/* Reading checkpoints: every rank reads its own rectangles, so the number of ranks may differ from that
- * of the run that wrote them. */
+/* Reading checkpoints: every rank reads its own rectangles, so the number of ranks and how they are split may differ
+ * from those of the run that wrote them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 typedef struct input {
     const fo_model_config *config;
-    int ranks, rank;
+    const fo_model *model;
+    int ranks, rank; /* of the replica */
     const char *path;
     fo_tensor_file *file;
 } input;
@@ -90,17 +91,28 @@ static fo_status read_block(const input *in, int index, const fo_parameter *p, i
     return status;
 }
 
+/* Moments are kept for the own piece only. */
+static void keep_piece(const input *in, const fo_parameter *p, fo_train_slot slot,
+                       const float *local)
+{
+    fo_model_piece piece;
+    fo_model_own_piece(in->model, p, &piece);
+    memcpy(fo_train_tensor_array(&piece, slot), local + piece.begin,
+           (size_t)piece.count * sizeof *local);
+}
+
 static fo_status read_tensor(const input *in, const fo_parameter *p, fo_train_slot slot)
 {
     int index;
+    bool whole = slot == FO_TRAIN_VALUE;
     fo_status status = find_tensor(in, p, slot, &index);
     if (status != FO_OK || p->count == 0)
         return status;
-    float *block = malloc((size_t)p->count * sizeof *block),
-          *local = fo_train_tensor_array(p, slot);
+    float *block = malloc((size_t)p->count * (whole ? 1 : 2) * sizeof *block);
     if (!block)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for %" PRId64 " values of '%s'", in->path,
                              p->count, p->name);
+    float *local = whole ? p->value : block + p->count;
     for (int64_t row = 0, rows; status == FO_OK && row < p->rows; row += rows) {
         rows = row_run(in, p, row);
         for (int64_t col = 0, cols; status == FO_OK && col < p->cols; col += cols) {
@@ -108,6 +120,8 @@ static fo_status read_tensor(const input *in, const fo_parameter *p, fo_train_sl
             status = read_block(in, index, p, row, rows, col, cols, block, local);
         }
     }
+    if (status == FO_OK && !whole)
+        keep_piece(in, p, slot, local);
     free(block);
     return status;
 }
@@ -131,7 +145,10 @@ static fo_status read_file(input *in, fo_model *model, const char *folder, const
 fo_status fo_train_load(fo_group *group, const fo_model_config *config, fo_model *model,
                         const char *folder, bool optimizer)
 {
-    input in = {.config = config, .ranks = fo_group_size(group), .rank = fo_group_rank(group)};
+    input in = {.config = config,
+                .model = model,
+                .ranks = fo_group_size(fo_model_group(model)),
+                .rank = fo_group_rank(fo_model_group(model))};
     fo_status status =
         read_file(&in, model, folder, "model.safetensors", FO_TRAIN_VALUE, FO_TRAIN_VALUE);
     if (status == FO_OK && optimizer)

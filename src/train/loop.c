@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/quantile.h"
+#include "checkpoint/checkpoint.h"
+#include "flashoverlap/job.h"
 #include "train/train.h"
 
 /* One rank's run. */
@@ -21,7 +23,8 @@ typedef struct run {
     /* rank 0: of every step */
     double *step_ms, *exposed_ms;
     int64_t count, capacity;
-    bool filled; /* the result is where the caller sees it */
+    bool filled;        /* the result is where the caller sees it */
+    fo_train_slow slow; /* who was waited for */
 } run;
 
 static bool first_rank(const run *r)
@@ -73,14 +76,46 @@ static fo_status report_step(run *r, const fo_train_values *values)
     return status == FO_OK ? fo_train_log_step(job, values, &figures) : status;
 }
 
+static void fill_slow(const run *r, fo_train_result *result)
+{
+    result->slow_rank = r->slow.rank;
+    result->waited_by = r->slow.by;
+    result->waited_s = r->slow.waited_s;
+    result->waited_part = r->slow.part;
+    if (r->slow.rank >= 0)
+        snprintf(result->slow_host, sizeof result->slow_host, "%s",
+                 fo_group_host(r->worker.group, r->slow.rank));
+}
+
+/* Who was waited for, once the steps are over: a line when one rank stands out. Collective. */
+static fo_status notice_slow(run *r)
+{
+    char text[256];
+    double elapsed_s = (double)(fo_base_clock_ns() - r->begin_ns) * 1e-9;
+    fo_status status = fo_train_waits_find(&r->worker, elapsed_s, &r->slow);
+    if (status != FO_OK || r->slow.rank < 0 || !first_rank(r))
+        return status;
+    const char *host = fo_group_host(r->worker.group, r->slow.rank);
+    snprintf(text, sizeof text,
+             "rank %d%s%s%s was waited for: %.1f s in all by %d rank%s (%.0f %% of the run)",
+             r->slow.rank, *host ? " (host " : "", host, *host ? ")" : "", r->slow.waited_s,
+             r->slow.by, r->slow.by == 1 ? "" : "s", 100 * r->slow.part);
+    fo_train_progress_note(r->worker.job, "slow", text);
+    return FO_OK;
+}
+
 /* Medians leave the first step out, which warms up, unless it is the only one. */
 static void fill_result(run *r)
 {
     int64_t skip = r->count > 1;
-    if (r->filled || !first_rank(r))
+    if (r->filled || !fo_train_answers(r->worker.group))
         return;
     r->filled = true;
     fo_train_result *result = &r->worker.job->shared->result;
+    fill_slow(r, result);
+    result->tp = r->worker.config.tp;
+    result->dp = r->worker.config.dp;
+    result->optimizer_bytes = fo_model_optimizer_bytes(r->worker.model);
     result->step = r->step;
     result->loss = r->loss;
     result->val_loss = r->val_loss;
@@ -104,30 +139,34 @@ static fo_status evaluate(run *r)
 
 static fo_status save(run *r)
 {
-    fo_status status = fo_train_save(&r->worker, r->step);
+    fo_status status = fo_train_together(r->worker.group, fo_train_save(&r->worker, r->step));
     if (status == FO_OK && first_rank(r))
         fo_train_progress_saved(r->worker.job, r->step);
     return status;
 }
 
-/* All ranks stop for the same reason: the caller gets the sentence from memory it shares with rank 0, and
- * no rank leaves before it is there. */
+/* All ranks stop for the same reason: the caller gets the sentence from memory it shares with a rank, and no rank
+ * leaves before it is there. */
 static fo_status stop(run *r, fo_status why)
 {
     char sentence[sizeof r->worker.job->shared->sentence];
     snprintf(sentence, sizeof sentence, "%s", fo_last_error());
-    if (first_rank(r)) {
+    if (fo_train_answers(r->worker.group)) {
         memcpy(r->worker.job->shared->sentence, sentence, sizeof sentence);
         r->worker.job->shared->stop = why;
     }
     fill_result(r);
     fo_group_barrier(r->worker.group);
-    return fo_base_error(why, "%s", sentence);
+    fo_base_error(why, "%s", sentence);
+    return fo_train_together(r->worker.group, why);
 }
 
 static fo_status stop_interrupted(run *r)
 {
     const fo_train_options *o = &r->worker.job->options;
+    fo_status status = notice_slow(r);
+    if (status != FO_OK)
+        return status;
     if (o->out)
         fo_base_error(FO_INTERRUPTED,
                       "interrupted after step %" PRId64 " of %" PRId64 ": the state is saved in "
@@ -174,24 +213,30 @@ static fo_status take_steps(run *r)
         r->loss = values.loss;
         status = after_step(r, &values);
     }
-    return status;
+    return status == FO_OK ? notice_slow(r) : status;
 }
 
 static fo_status train_rank(fo_group *group, void *arg)
 {
     const fo_train_job *job = arg;
-    run r = {.step = job->done, .loss = NAN, .val_loss = NAN};
-    fo_status status = fo_train_worker_open(job, group, NULL, &r.worker);
+    run r = {.step = job->done, .loss = NAN, .val_loss = NAN, .slow = {.rank = -1}};
+    char note[512];
+    fo_status status = fo_train_enter(group, &job->fingerprint, note, sizeof note);
+    if (status == FO_OK && fo_train_answers(group))
+        job->shared->entered = true;
+    if (status == FO_OK)
+        status = fo_train_worker_open(job, group, NULL, &r.worker);
     if (status != FO_OK)
         return status;
     if (job->done || job->resume[0])
-        status = fo_train_load(group, &r.worker.config, r.worker.model, job->resume, true);
+        status = fo_train_together(group, fo_train_load(group, &r.worker.config, r.worker.model,
+                                                        job->resume, true));
     if (status == FO_OK)
         status = fo_train_peak(group, job->config.dtype, &r.peak);
     if (status == FO_OK)
         status = fo_train_link(job, group);
     if (status == FO_OK && first_rank(&r))
-        fo_train_progress_head(&r.worker, r.peak);
+        fo_train_progress_head(&r.worker, r.peak, note);
     if (status == FO_OK)
         status = take_steps(&r);
     fill_result(&r);
@@ -199,6 +244,46 @@ static fo_status train_rank(fo_group *group, void *arg)
     free(r.exposed_ms);
     fo_train_worker_close(&r.worker);
     return status;
+}
+
+/* ---- last words ------------------------------------------------------------------------------------- */
+
+/* The newest complete checkpoint of a directory, and its step. */
+static bool find_checkpoint(const char *directory, int64_t *step)
+{
+    char folder[FO_TRAIN_PATH];
+    fo_train_state state = {0};
+    bool found = directory &&
+                 fo_checkpoint_directory_latest(directory, folder, sizeof folder) == FO_OK &&
+                 fo_train_state_read(folder, &state) == FO_OK;
+    *step = state.step;
+    fo_train_state_clear(&state);
+    return found;
+}
+
+/* When ranks failed: where to go on from. Looked up in the files, since the rank that saved may be gone, or its
+ * process another one. */
+static fo_status last_words(const fo_train_job *job, fo_status status)
+{
+    const fo_train_options *o = &job->options;
+    char sentence[1024];
+    int64_t step;
+    snprintf(sentence, sizeof sentence, "%.700s", fo_last_error());
+    if (find_checkpoint(o->out, &step))
+        return fo_base_error(status, "%s; go on with --resume %s (step %" PRId64 ")", sentence,
+                             o->out, step);
+    if (job->resume[0] && find_checkpoint(job->resume, &step))
+        return fo_base_error(status,
+                             "%s; nothing was saved since, go on with --resume %s (step %" PRId64
+                             ")",
+                             sentence, job->resume, step);
+    if (!o->out)
+        return fo_base_error(status, "%s; nothing was saved: use --out and --save-every", sentence);
+    if (!fo_job_first())
+        return fo_base_error(status, "%s; what rank 0 saved is in %s on its host", sentence,
+                             o->out);
+    return fo_base_error(status, "%s; nothing was saved yet%s", sentence,
+                         o->save_every ? "" : ": use --save-every");
 }
 
 /* ---- the call --------------------------------------------------------------------------------------- */
@@ -211,12 +296,15 @@ static fo_status run_job(fo_train_job *job, fo_train_result *result)
         return fo_base_error(FO_NO_MEMORY, "no shared memory of %zu bytes for the result (%s)",
                              sizeof *shared, strerror(errno));
     job->shared = shared;
-    shared->result = (fo_train_result){.step = job->done, .loss = NAN, .val_loss = NAN};
+    shared->result =
+        (fo_train_result){.step = job->done, .loss = NAN, .val_loss = NAN, .slow_rank = -1};
     if (job->progress)
         fflush(job->progress);
-    fo_status status = fo_group_run(&job->options.group, train_rank, job);
+    fo_status status = fo_train_start(&job->options.group, train_rank, job);
     if (status != FO_OK && shared->stop != FO_OK)
         status = fo_base_error(shared->stop, "%s", shared->sentence);
+    else if (status != FO_OK && shared->entered && status != FO_INTERRUPTED)
+        status = last_words(job, status);
     if (result)
         *result = shared->result;
     munmap(shared, sizeof *shared);
@@ -227,8 +315,7 @@ fo_status fo_train_run(const fo_train_options *options, fo_train_result *result)
 {
     fo_train_job job;
     fo_status status = fo_train_job_open(options, &job);
-    if (status == FO_OK)
-        status = run_job(&job, result);
+    status = status == FO_OK ? run_job(&job, result) : fo_train_refuse(&options->group, status);
     fo_train_job_close(&job);
     return status;
 }

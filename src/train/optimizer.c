@@ -22,18 +22,17 @@ double fo_train_optimizer_scale(double clip, double norm)
 }
 
 void fo_train_optimizer_update(const fo_kernel *kernel, const fo_train_options *options,
-                               int64_t step, double scale, fo_parameter *parameter)
+                               int64_t step, double scale, const fo_model_piece *piece)
 {
     fo_adamw adamw = {
         .lr = (float)fo_train_optimizer_lr(options, step),
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .eps = epsilon,
-        .decay = parameter->decay ? options->decay : 0.0f,
+        .decay = piece->parameter->decay ? options->decay : 0.0f,
         .correction1 = (float)(1.0 - pow((double)options->beta1, (double)step)),
         .correction2 = (float)(1.0 - pow((double)options->beta2, (double)step)),
         .grad_scale = (float)scale,
     };
-    kernel->adamw(&adamw, parameter->grad, parameter->value, parameter->m, parameter->v,
-                  parameter->count);
+    kernel->adamw(&adamw, piece->grad, piece->value, piece->m, piece->v, piece->count);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "flashoverlap/job.h"
 #include "flashoverlap/schedule.h"
 #include "train/train.h"
 
@@ -35,7 +36,9 @@ void fo_train_defaults(fo_train_options *options)
         .eval_batches = 20,
         .overlap = "flash",
     };
-    options->group.ranks = 2;
+    fo_job job;
+    fo_job_get(&job);
+    options->group.ranks = job.launched ? job.size : 2;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------- */
@@ -150,8 +153,18 @@ static fo_status check_config(fo_train_job *job)
         .dropout = o->dropout,
         .overlap = o->overlap,
         .seed = o->seed,
+        .tp = o->tp,
+        .dp = o->dp,
     };
-    return fo_model_config_check(&job->config);
+    fo_status status = fo_model_config_check(&job->config);
+    if (status == FO_OK)
+        status = fo_model_config_split(&job->config, o->group.ranks);
+    if (status == FO_OK && o->batch < job->config.dp)
+        status = fo_base_error(FO_INVALID,
+                               "--batch is %" PRId64 ", expected a sequence for each of the %d "
+                               "replicas; choose a larger --batch or a smaller --dp",
+                               o->batch, job->config.dp);
+    return status;
 }
 
 static fo_status differs(const fo_train_job *job, const char *field, int64_t found, int64_t asked)
@@ -243,7 +256,7 @@ static fo_status check_resume(const fo_train_job *job, const fo_train_state *sta
 static fo_status open_log(fo_train_job *job)
 {
     const fo_train_options *o = &job->options;
-    if (!o->log)
+    if (!o->log || !fo_job_first())
         return FO_OK;
     job->log = fopen(o->log, job->done ? "ae" : "we");
     if (!job->log)
@@ -252,6 +265,61 @@ static fo_status open_log(fo_train_job *job)
                              o->log, strerror(errno));
     setvbuf(job->log, NULL, _IOLBF, 4096);
     return FO_OK;
+}
+
+/* All that changes what ranks compute or which collectives they call. Paths may differ from host to host. */
+static void take_fingerprint(fo_train_job *job)
+{
+    const fo_train_options *o = &job->options;
+    fo_train_fingerprint *f = &job->fingerprint;
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"--layers", o->layers},
+        {"--heads", o->heads},
+        {"--dim", o->dim},
+        {"--context", o->context},
+        {"--vocabulary", o->vocabulary},
+        {"--batch", o->batch},
+        {"--accumulate", o->accumulate},
+        {"--steps", o->steps},
+        {"--warmup", o->warmup},
+        {"--eval-every", o->eval_every},
+        {"--eval-batches", o->eval_batches},
+        {"--save-every", o->save_every},
+        {"--tp", job->config.tp},
+        {"--dp", job->config.dp},
+        {"--tp", o->tp},
+        {"--dp", o->dp},
+    };
+    const struct {
+        const char *name;
+        double value;
+    } reals[] = {
+        {"--lr", o->lr},           {"--min-lr", o->min_lr},        {"--clip", o->clip},
+        {"--decay", o->decay},     {"--beta1", o->beta1},          {"--beta2", o->beta2},
+        {"--dropout", o->dropout}, {"--link auto", o->link_ratio},
+    };
+    fo_train_fingerprint_begin(f, "train");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        fo_train_fingerprint_count(f, counts[i].name, counts[i].value);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        fo_train_fingerprint_real(f, reals[i].name, reals[i].value);
+    fo_train_fingerprint_add(f, FO_TRAIN_OPTION, "--seed", "%" PRIu64, o->seed);
+    fo_train_fingerprint_word(f, "--dtype", fo_dtype_name(o->dtype));
+    fo_train_fingerprint_word(f, "--wire", fo_dtype_name(o->wire));
+    fo_train_fingerprint_word(f, "--overlap", o->overlap ? o->overlap : "flash");
+    fo_train_fingerprint_word(f, "--format", fo_data_format_name(job->format));
+    fo_train_fingerprint_word(f, "--out", o->out ? "given" : NULL);
+    fo_train_fingerprint_group(f, &o->group);
+    fo_train_fingerprint_file(f, "--data", o->data);
+    fo_train_fingerprint_count(f, "the step to resume after", job->done);
+    if (job->resume[0]) {
+        char path[FO_TRAIN_PATH + 32];
+        snprintf(path, sizeof path, "%s/config.json", job->resume);
+        fo_train_fingerprint_file(f, "config.json of --resume", path);
+    }
 }
 
 static fo_status open_all(fo_train_job *job)
@@ -269,10 +337,12 @@ static fo_status open_all(fo_train_job *job)
         status = check_config(job);
     if (status == FO_OK && o->resume)
         status = check_resume(job, &resumed);
-    if (status == FO_OK && o->out)
+    if (status == FO_OK && o->out && fo_job_first())
         status = fo_checkpoint_directory_check(o->out);
     if (status == FO_OK)
         status = open_log(job);
+    if (status == FO_OK)
+        take_fingerprint(job);
     fo_train_state_clear(&resumed);
     return status;
 }
@@ -280,7 +350,7 @@ static fo_status open_all(fo_train_job *job)
 fo_status fo_train_job_open(const fo_train_options *options, fo_train_job *job)
 {
     *job = (fo_train_job){.options = *options};
-    if (!options->quiet)
+    if (!options->quiet && fo_job_first())
         job->progress = options->progress ? options->progress : stdout;
     fo_status status = open_all(job);
     if (status != FO_OK)

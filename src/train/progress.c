@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "group/group.h"
 #include "train/train.h"
 
 enum { LONG_RUN_S = 10 /* time left is shown from here on */ };
@@ -46,12 +47,12 @@ static void head_link(FILE *out, const fo_train_worker *worker)
                 link.latency_s * 1e6, link.topology == FO_MESH ? "mesh" : "switch");
 }
 
-void fo_train_progress_head(const fo_train_worker *worker, double peak)
+void fo_train_progress_head(const fo_train_worker *worker, double peak, const char *note)
 {
     const fo_train_job *job = worker->job;
     const fo_train_options *o = &job->options;
     FILE *out = job->progress;
-    char parameters[32], tokens[32];
+    char parameters[32], tokens[32], hint[256];
     if (!out)
         return;
     fprintf(out,
@@ -70,9 +71,18 @@ void fo_train_progress_head(const fo_train_worker *worker, double peak)
             fo_group_threads(worker->group) == 1 ? "" : "s", fo_group_transport(worker->group),
             fo_group_kernel(worker->group), fo_dtype_name(o->dtype), fo_dtype_name(o->wire),
             o->overlap ? o->overlap : "flash", peak * 1e-9);
+    fprintf(out,
+            "split  %d tensor-parallel x %d data-parallel; %.1f MB of optimizer state a rank\n",
+            worker->config.tp, worker->config.dp,
+            (double)fo_model_optimizer_bytes(worker->model) * 1e-6);
     head_link(out, worker);
     if (job->done)
         fprintf(out, "resume %s: step %" PRId64 " is done\n", job->resume, job->done);
+    fo_group_hint(worker->group, hint, sizeof hint);
+    if (hint[0])
+        fo_train_progress_note(job, "hint", hint);
+    if (note[0])
+        fo_train_progress_note(job, "note", note);
     fprintf(out, "\n");
     fflush(out);
 }
@@ -116,6 +126,14 @@ void fo_train_progress_evaluation(const fo_train_job *job, int64_t step, double 
             job->options.color ? "\033[1m" : "", digits(job->options.steps), step,
             job->options.steps, val_loss, job->options.color ? "\033[0m" : "");
     fflush(out);
+}
+
+void fo_train_progress_note(const fo_train_job *job, const char *word, const char *text)
+{
+    if (!job->progress)
+        return;
+    fprintf(job->progress, "%-6s %s\n", word, text);
+    fflush(job->progress);
 }
 
 void fo_train_progress_saved(const fo_train_job *job, int64_t step)

@@ -8,12 +8,15 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "checkpoint/checkpoint.h"
+#include "flashoverlap/job.h"
 #include "train/train.h"
 
 void fo_sample_defaults(fo_sample_options *options)
 {
     *options = (fo_sample_options){.tokens = 500, .temperature = 0.8, .top_k = 40, .seed = 1};
-    options->group.ranks = 1;
+    fo_job job;
+    fo_job_get(&job);
+    options->group.ranks = job.size;
 }
 
 /* ---- choosing a token ------------------------------------------------------------------------------- */
@@ -90,6 +93,7 @@ typedef struct sampler {
     bool text;       /* tokens are bytes or characters; otherwise numbers are read and written */
     int32_t *prompt; /* malloc'ed */
     int64_t prompt_count;
+    fo_train_fingerprint fingerprint;
 } sampler;
 
 static fo_status check_options(const fo_sample_options *o)
@@ -215,10 +219,11 @@ static fo_status generate(const sampler *s, fo_group *group, fo_model *model, wi
             status = write_token(s, token, i == 0);
         if (status == FO_OK)
             status = fo_train_agree_any(group, fo_group_interrupted(group), &interrupted);
-        if (status == FO_OK && interrupted)
-            status =
-                fo_base_error(FO_INTERRUPTED, "interrupted after %" PRId64 " of %" PRId64 " tokens",
-                              i + 1, o->tokens);
+        if (status == FO_OK && interrupted) {
+            fo_base_error(FO_INTERRUPTED, "interrupted after %" PRId64 " of %" PRId64 " tokens",
+                          i + 1, o->tokens);
+            status = fo_train_together(group, FO_INTERRUPTED);
+        }
     }
     return status;
 }
@@ -229,9 +234,12 @@ static fo_status sample_rank(fo_group *group, void *arg)
     const fo_model_config *config = &s->state.model;
     fo_model *model = NULL;
     window w = {.size = config->context};
+    char note[512];
+    fo_status status = fo_train_enter(group, &s->fingerprint, note, sizeof note);
+    if (status != FO_OK)
+        return status;
     w.tokens = calloc((size_t)w.size, sizeof *w.tokens);
     float *logits = malloc(2 * (size_t)config->vocabulary * sizeof *logits);
-    fo_status status = FO_OK;
     if (!w.tokens || !logits)
         status =
             fo_base_error(FO_NO_MEMORY, "no memory for %" PRId64 " logits", config->vocabulary);
@@ -240,7 +248,7 @@ static fo_status sample_rank(fo_group *group, void *arg)
     if (status == FO_OK)
         status = fo_model_create(group, config, 1, &model);
     if (status == FO_OK)
-        status = fo_train_load(group, config, model, s->folder, false);
+        status = fo_train_together(group, fo_train_load(group, config, model, s->folder, false));
     if (status == FO_OK)
         status = generate(s, group, model, &w, logits);
     if (model)
@@ -248,6 +256,22 @@ static fo_status sample_rank(fo_group *group, void *arg)
     free(w.tokens);
     free(logits);
     return status;
+}
+
+static void take_fingerprint(sampler *s)
+{
+    const fo_sample_options *o = s->options;
+    fo_train_fingerprint *f = &s->fingerprint;
+    char path[FO_TRAIN_PATH + 32];
+    fo_train_fingerprint_begin(f, "sample");
+    fo_train_fingerprint_count(f, "--tokens", o->tokens);
+    fo_train_fingerprint_real(f, "--temperature", o->temperature);
+    fo_train_fingerprint_count(f, "--top-k", o->top_k);
+    fo_train_fingerprint_add(f, FO_TRAIN_OPTION, "--seed", "%" PRIu64, o->seed);
+    fo_train_fingerprint_word(f, "--prompt", o->prompt ? o->prompt : "a newline");
+    fo_train_fingerprint_group(f, &o->group);
+    snprintf(path, sizeof path, "%s/config.json", s->folder);
+    fo_train_fingerprint_file(f, "config.json of --checkpoint", path);
 }
 
 fo_status fo_sample_run(const fo_sample_options *options, FILE *out)
@@ -263,8 +287,12 @@ fo_status fo_sample_run(const fo_sample_options *options, FILE *out)
     if (status == FO_OK)
         status = read_prompt(s);
     fflush(out);
-    if (status == FO_OK)
-        status = fo_group_run(&options->group, sample_rank, s);
+    if (status == FO_OK) {
+        take_fingerprint(s);
+        status = fo_train_start(&options->group, sample_rank, s);
+    } else {
+        status = fo_train_refuse(&options->group, status);
+    }
     fo_train_state_clear(&s->state);
     free(s->prompt);
     free(s);

@@ -1,4 +1,4 @@
-/* Parameters as files hold them: names, shapes, and the way from the ranks' shares to the whole. */
+/* Parameters as files hold them: names, shapes, and the way from the ranks' pieces to the whole. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 
 enum { CHUNK = 16384 /* elements a rank hands over at once */ };
 
-float *fo_train_tensor_array(const fo_parameter *parameter, fo_train_slot slot)
+float *fo_train_tensor_array(const fo_model_piece *piece, fo_train_slot slot)
 {
     switch (slot) {
-    case FO_TRAIN_M: return parameter->m;
-    case FO_TRAIN_V: return parameter->v;
-    default: return parameter->value;
+    case FO_TRAIN_M: return piece->m;
+    case FO_TRAIN_V: return piece->v;
+    default: return piece->value;
     }
 }
 
@@ -36,16 +36,23 @@ int fo_train_tensor_shape(const fo_parameter *parameter, int64_t shape[2])
     return 2;
 }
 
-/* Where the rows and columns of one rank's share lie in the file: element (r, c) is at row[r] + col[c]. */
+/* Elements [begin, end) of the parameter's local tensor on a rank: the piece of it that the rank updates. */
+typedef struct range {
+    int64_t begin, end;
+} range;
+
+/* Where the rows and columns of one rank's tensor lie in the file: element (r, c) is at row[r] + col[c]. */
 typedef struct share {
     int64_t rows, cols;
     int64_t *row, *col;
+    range piece;
 } share;
 
 static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p, int rank,
                             share *s)
 {
-    int ranks = fo_group_size(worker->group);
+    int ranks = worker->config.tp;
+    rank %= ranks;
     fo_model_local_shape(p, &worker->config, ranks, rank, &s->rows, &s->cols);
     s->row = malloc(((size_t)s->rows + 1) * sizeof *s->row);
     s->col = malloc(((size_t)s->cols + 1) * sizeof *s->col);
@@ -60,19 +67,19 @@ static fo_status share_make(const fo_train_worker *worker, const fo_parameter *p
     return FO_OK;
 }
 
-/* Elements [begin, begin + count) of a share into the whole tensor. */
+/* `count` elements of a piece from `begin` on into the whole tensor. */
 static void share_place(const share *s, const float *values, int64_t begin, int64_t count,
                         float *full)
 {
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = begin + i;
+        int64_t at = s->piece.begin + begin + i;
         full[s->row[at / s->cols] + s->col[at % s->cols]] = values[i];
     }
 }
 
 static int64_t share_part(const share *s, int64_t begin, int64_t length)
 {
-    int64_t left = s->rows * s->cols - begin;
+    int64_t left = s->piece.end - s->piece.begin - begin;
     return left < 0 ? 0 : left < length ? left : length;
 }
 
@@ -84,8 +91,8 @@ static fo_status collect(const fo_train_worker *worker, const share *shares, con
     float *all = buffer + CHUNK;
     int64_t longest = 0;
     for (int r = 0; r < ranks; r++)
-        if (shares[r].rows * shares[r].cols > longest)
-            longest = shares[r].rows * shares[r].cols;
+        if (share_part(&shares[r], 0, INT64_MAX) > longest)
+            longest = share_part(&shares[r], 0, INT64_MAX);
     fo_status status = FO_OK;
     for (int64_t at = 0; status == FO_OK && at < longest; at += CHUNK) {
         int64_t length = longest - at < CHUNK ? longest - at : CHUNK;
@@ -99,12 +106,30 @@ static fo_status collect(const fo_train_worker *worker, const share *shares, con
     return status;
 }
 
+/* Every rank says which piece it has. */
+static fo_status exchange_pieces(const fo_train_worker *worker, const fo_model_piece *piece,
+                                 share *shares)
+{
+    int ranks = fo_group_size(worker->group);
+    range mine = {piece->begin, piece->begin + piece->count};
+    range *all = malloc((size_t)ranks * sizeof *all);
+    if (!all)
+        return fo_base_error(FO_NO_MEMORY, "saving %s: no memory for its pieces",
+                             piece->parameter->name);
+    fo_status status = fo_group_allgather(worker->group, &mine, sizeof mine, all);
+    for (int r = 0; status == FO_OK && r < ranks; r++)
+        shares[r].piece = all[r];
+    free(all);
+    return status;
+}
+
 fo_status fo_train_tensor_gather(const fo_train_worker *worker, const fo_parameter *parameter,
                                  fo_train_slot slot, float *full)
 {
-    bool whole = parameter->sharding == FO_REPLICATED;
-    int ranks = fo_group_size(worker->group), rank = fo_group_rank(worker->group);
-    const float *mine = fo_train_tensor_array(parameter, slot);
+    int ranks = fo_group_size(worker->group);
+    fo_model_piece piece;
+    fo_model_own_piece(worker->model, parameter, &piece);
+    const float *mine = fo_train_tensor_array(&piece, slot);
     share *shares = calloc((size_t)ranks, sizeof *shares);
     float *buffer = calloc((size_t)CHUNK * ((size_t)ranks + 1), sizeof *buffer);
     fo_status status = FO_OK;
@@ -113,9 +138,9 @@ fo_status fo_train_tensor_gather(const fo_train_worker *worker, const fo_paramet
     for (int r = 0; status == FO_OK && r < ranks; r++)
         status = share_make(worker, parameter, r, &shares[r]);
     status = fo_train_agree(worker->group, status);
-    if (status == FO_OK && whole && rank == 0)
-        share_place(&shares[0], mine, 0, parameter->count, full);
-    if (status == FO_OK && !whole)
+    if (status == FO_OK)
+        status = exchange_pieces(worker, &piece, shares);
+    if (status == FO_OK)
         status = collect(worker, shares, mine, buffer, full);
     for (int r = 0; shares && r < ranks; r++) {
         free(shares[r].row);

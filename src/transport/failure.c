@@ -24,10 +24,27 @@ void fo_transport_failure_inherit(fo_failure *failure, int dead_writer)
         atomic_compare_exchange_strong(&failure->claim, &claim, 0);
 }
 
+void fo_transport_failure_witness(fo_failure *failure, int rank, const char *where)
+{
+    int unclaimed = 0;
+    if (!where || !*where || !fo_transport_failure_seen(failure) || failure->rank == rank ||
+        !atomic_compare_exchange_strong(&failure->heard_claim, &unclaimed, rank + 1))
+        return;
+    snprintf(failure->where, sizeof failure->where, "%s", where);
+    atomic_store_explicit(&failure->heard, 1, memory_order_release);
+}
+
 fo_status fo_transport_failure_report(const fo_failure *failure, fo_status status)
 {
-    char prefix[32];
-    snprintf(prefix, sizeof prefix, "rank %d: ", failure->rank);
-    bool named = strncmp(failure->cause, prefix, strlen(prefix)) == 0;
-    return fo_base_error(status, "%s%s", named ? "" : prefix, failure->cause);
+    char who[128];
+    bool heard = atomic_load_explicit(&failure->heard, memory_order_acquire) != 0;
+    const char *cause = failure->cause;
+    int length = snprintf(who, sizeof who, "rank %d: ", failure->rank);
+    if (strncmp(cause, who, (size_t)length) == 0) /* it names itself */
+        cause += length;
+    if (failure->places)
+        snprintf(who, sizeof who, "rank %d on %s: ", failure->rank,
+                 failure->places[failure->rank].host);
+    return fo_base_error(status, "%s%s%s%s", who, cause, heard ? "; " : "",
+                         heard ? failure->where : "");
 }

@@ -1,8 +1,8 @@
 /* The lifeline of a job: who is alive, told apart from who is slow. Between processes that no common parent
  * watches over, a message library says nothing when a peer dies (or ends everything without a word).
  *
- * Every rank keeps one TCP connection to rank 0 (rank 0: to everyone), served by one small thread that sleeps in
- * poll(); it never calls MPI. A connection that ends without a goodbye is a death, seen at once; a rank whose
+ * Every rank keeps one TCP connection to rank 0 (rank 0: to everyone), served by one small thread that sleeps
+ * until something comes; it never calls MPI. A connection that ends without a goodbye is a death, seen at once; a rank whose
  * beats stop for `silence_ns` is stopped or cut off. Either is declared in `failure`, here and on every rank
  * that can still be reached, as is what a rank declares of itself. The first declaration that reaches rank 0
  * is everyone's.
@@ -26,8 +26,10 @@ typedef struct fo_lifeline_options {
     void *exchange_arg;
 } fo_lifeline_options;
 
-/* Collective. Opens the connections and starts the thread. `failure`: zeroed, stays in place until close. FO_IO
- * names the host that can't be reached. *lifeline is NULL on failure, and for one rank nothing is opened. */
+/* Collective; calls the exchange twice. Opens the connections and starts the thread. `failure`: zeroed, stays in
+ * place until close; where ranks are on several hosts its `places` are set. FO_IO, on all ranks, names the host
+ * that can't be reached. *lifeline is NULL on failure, and for one rank, for which nothing is opened: the calls
+ * below take it and do nothing. A silence_ns below 250 ms counts as that. */
 fo_status fo_transport_lifeline_open(const fo_lifeline_options *options, fo_failure *failure,
                                      fo_lifeline **lifeline);
 
@@ -43,7 +45,8 @@ int64_t fo_transport_lifeline_silence(const fo_lifeline *lifeline, int rank);
 bool fo_transport_lifeline_speaks(const fo_lifeline *lifeline);
 
 /* Says goodbye, so that the end is no death, and ends the thread. Waits for nobody. With `failed` declarations
- * that were made are first sent, for at most a second. */
+ * that were made are first sent, for at most a second. Once rank 0 has closed nobody watches over the others. A
+ * process that calls exit() before tells the others its code. */
 void fo_transport_lifeline_close(fo_lifeline *lifeline, bool failed);
 
 #endif

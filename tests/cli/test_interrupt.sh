@@ -81,8 +81,22 @@ kill -KILL "$victim"
 end 12
 expect_code 1
 [[ "$err" == *"rank 1"* ]] || fail "$command_line: expected the killed rank's number in: $err"
+[[ "$err" == *"; nothing was saved: use --out and --save-every" ]] || fail "$command_line: expected last words in: $err"
 [[ "${err,,}" == *kill* || "$err" == *"signal 9"* ]] || fail "$command_line: expected the cause in: $err"
 nothing_left
+
+# what was saved until then is named
+rm -rf "$work/model"
+start train "${model[@]}" --steps 1000000 --ranks 2 --threads 1 --out "$work/model" --save-every 1
+for _ in $(seq 100); do
+    [ ! -e "$work/model/latest" ] || break
+    sleep 0.1
+done
+kill -KILL "$(pgrep -P "$parent" | sed -n 2p)"
+end 12
+expect_code 1
+[[ "$err" == *"; go on with --resume $work/model (step "*")" ]] || fail "$command_line: expected last words in: $err"
+rm -rf "$work/model" # where the other rank may have been saving
 
 # the launching process is killed: its ranks end too
 start train "${model[@]}" --steps 1000000 --ranks 2

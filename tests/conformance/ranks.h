@@ -1,5 +1,9 @@
 /* Running a function on the ranks of every transport, bare and inside every hook.
  *
+ * Started by a launcher (tests/mpi/) every process runs the whole program, and only the transport that joins the
+ * launcher's job is tested: groups of as many ranks as there are processes, or fewer. Rank 0 prints; what another
+ * one has to say is printed when one of its tests failed.
+ *
  * What runs on a rank may be a forked process: cmocka's assertions must not be used there (they
  * would jump back into the test runner, twice). CHECK returns a status with a sentence instead. */
 #ifndef FO_TESTS_RANKS_H
@@ -10,13 +14,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "flashoverlap/job.h"
 #include "transport/transport.h"
 
 #define CHECK(condition)                                                               \
@@ -80,9 +87,26 @@ static inline void ranks_fail(fo_endpoint *endpoint, int rank, const char *cause
     (endpoint->ops->fail)(endpoint, rank, cause); /* in brackets: cmocka has a macro fail() */
 }
 
+/* 0: not in a job of a launcher. */
+static inline int ranks_job_size(void)
+{
+    fo_job job;
+    fo_job_get(&job);
+    return job.launched ? job.size : 0;
+}
+
 static inline bool ranks_skip(const fo_transport *transport)
 {
+    if (((transport->ops->caps & FO_TRANSPORT_JOINS) != 0) != (ranks_job_size() > 0))
+        return true;
     return UNDER_THREAD_SANITIZER && (transport->ops->caps & FO_TRANSPORT_PROCESS);
+}
+
+/* The emulated link needs a word beside each message. */
+static inline bool ranks_skip_hook(const fo_transport *transport, ranks_hook hook)
+{
+    bool link = hook == HOOK_LINK_OFF || hook == HOOK_LINK || hook == HOOK_LINK_LATE;
+    return link && !(transport->ops->caps & FO_TRANSPORT_IMM);
 }
 
 static inline fo_status ranks_launch(const fo_transport *transport, int ranks, ranks_hook hook,
@@ -93,6 +117,12 @@ static inline fo_status ranks_launch(const fo_transport *transport, int ranks, r
     return transport->launch(&options, ranks_main, &what);
 }
 
+/* Whether a launcher has started that many processes. */
+static inline bool ranks_fit(int ranks)
+{
+    return ranks_job_size() == 0 || ranks <= ranks_job_size();
+}
+
 /* Runs `body` for each number of ranks in `counts` (ended by 0), on every transport, in every hook.
  */
 static inline void ranks_everywhere(const int *counts, fo_transport_main body, void *arg)
@@ -101,7 +131,8 @@ static inline void ranks_everywhere(const int *counts, fo_transport_main body, v
         const fo_transport *transport = fo_transport_at(t);
         for (int hook = 0; hook < HOOK_COUNT && !ranks_skip(transport); hook++)
             for (const int *ranks = counts; *ranks; ranks++)
-                if (ranks_launch(transport, *ranks, (ranks_hook)hook, 30, body, arg) != FO_OK)
+                if (!ranks_skip_hook(transport, (ranks_hook)hook) && ranks_fit(*ranks) &&
+                    ranks_launch(transport, *ranks, (ranks_hook)hook, 30, body, arg) != FO_OK)
                     fail_msg("%s, hook %d, N = %d: %s", transport->ops->name, hook, *ranks,
                              fo_last_error());
     }
@@ -112,7 +143,8 @@ static inline void ranks_check(void (*check)(const fo_transport *, ranks_hook))
 {
     for (int t = 0; fo_transport_at(t); t++)
         for (int hook = 0; hook < HOOK_COUNT && !ranks_skip(fo_transport_at(t)); hook++)
-            check(fo_transport_at(t), (ranks_hook)hook);
+            if (!ranks_skip_hook(fo_transport_at(t), (ranks_hook)hook))
+                check(fo_transport_at(t), (ranks_hook)hook);
 }
 
 static inline void ranks_expect(const fo_transport *transport, ranks_hook hook, fo_status found,
@@ -157,6 +189,56 @@ static inline fo_status ranks_compare(const void *found, size_t bytes, int a, in
                 (unsigned long long)number, a, b, bytes, i, data[i], ranks_byte(a, b, number, i));
     return FO_OK;
 }
+
+/* ---- under a launcher ---- */
+
+/* What a launcher sees to itself, with all processes at once: tests/mpi/ has its own tests of it. */
+static inline bool ranks_launchers_own(const char *name)
+{
+    static const char *const names[] = {"test_death", "test_orphans", "test_stop",
+                                        "test_second_stop", "test_faults"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Copies what was printed to `from` to where it would have gone. */
+static inline void ranks_show(FILE *from, int to)
+{
+    char bytes[4096];
+    size_t count;
+    rewind(from);
+    while ((count = fread(bytes, 1, sizeof bytes, from)) > 0)
+        if (write(to, bytes, count) < 0)
+            return;
+}
+
+static inline int ranks_run(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    struct CMUnitTest chosen[64];
+    size_t number = 0;
+    for (size_t i = 0; i < count && number < sizeof chosen / sizeof *chosen; i++)
+        if (ranks_job_size() == 0 || !ranks_launchers_own(tests[i].name))
+            chosen[number++] = tests[i];
+    if (fo_job_first())
+        return fo_job_end(_cmocka_run_group_tests(name, chosen, number, NULL, NULL));
+    FILE *said = tmpfile();
+    int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
+    if (said && dup2(fileno(said), STDOUT_FILENO) >= 0)
+        dup2(fileno(said), STDERR_FILENO);
+    int failed = _cmocka_run_group_tests(name, chosen, number, NULL, NULL);
+    fflush(NULL);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    if (failed && said)
+        ranks_show(said, err);
+    return fo_job_end(failed);
+}
+
+#undef cmocka_run_group_tests
+#define cmocka_run_group_tests(tests, setup, teardown) \
+    ranks_run(#tests, tests, sizeof(tests) / sizeof *(tests))
 
 static inline fo_status ranks_wait(fo_endpoint *endpoint, fo_request *request)
 {

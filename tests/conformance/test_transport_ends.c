@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -261,6 +262,13 @@ static fo_status dies(fo_endpoint *e, void *arg)
     return wait_forever(e, 1);
 }
 
+/* As this program's children; not those that join the job of a launcher. */
+static bool launches_processes(const fo_transport *transport)
+{
+    uint32_t caps = transport->ops->caps;
+    return (caps & FO_TRANSPORT_PROCESS) && !(caps & FO_TRANSPORT_JOINS);
+}
+
 static void check_death(const fo_transport *transport, ranks_hook hook)
 {
     if (!(transport->ops->caps & FO_TRANSPORT_PROCESS))
@@ -288,6 +296,144 @@ static void test_death(void **state)
 {
     (void)state;
     ranks_check(check_death);
+}
+
+/* Soon, however long the deadline is. */
+static void test_death_is_soon(void **state)
+{
+    (void)state;
+    for (int t = 0; fo_transport_at(t); t++) {
+        const fo_transport *transport = fo_transport_at(t);
+        int how = SIGABRT;
+        if (ranks_skip(transport) || !launches_processes(transport))
+            continue;
+        for (double deadline_s = 0.2; deadline_s < 1e9; deadline_s *= 1e5) {
+            int64_t begin = now_ms();
+            fo_status found = ranks_launch(transport, 3, HOOK_NONE, deadline_s, dies, &how);
+            ranks_expect(transport, HOOK_NONE, found, FO_PEER);
+            assert_says("rank 1: was killed by signal 6");
+            assert_true(now_ms() - begin < 10000);
+        }
+    }
+}
+
+/* ---- witnesses ---- */
+
+static fo_status testifies(fo_endpoint *e, void *arg)
+{
+    (void)arg;
+    if (!e->ops->witness)
+        return e->rank == 1 ? FO_NUMERIC : wait_forever(e, 1);
+    char words[64];
+    e->ops->witness(e, "doing nothing: there was no failure yet");
+    if (e->rank == 1) {
+        int64_t until = fo_base_clock_ns() + 30 * MS;
+        while (fo_base_clock_ns() < until)
+            TRY(e->ops->wait(e, until));
+        ranks_fail(e, 1, "lost its mind");
+        e->ops->witness(e, "the one who failed");
+        return FO_NUMERIC;
+    }
+    fo_status status = wait_forever(e, 1);
+    snprintf(words, sizeof words, "rank %d waited for slice 1.0 of mlp from rank 1", e->rank);
+    e->ops->witness(e, words);
+    e->ops->witness(e, "past its first words");
+    return status;
+}
+
+static void check_witness(const fo_transport *transport, ranks_hook hook)
+{
+    char expected[128];
+    if (!transport->ops->witness)
+        return;
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        fo_status found = ranks_launch(transport, ranks, hook, 30, testifies, NULL);
+        ranks_expect(transport, hook, found, FO_NUMERIC);
+        int witness = -1;
+        for (int r = 0; r < ranks; r++) {
+            snprintf(expected, sizeof expected,
+                     "rank 1: lost its mind; rank %d waited for slice 1.0 of mlp from rank 1", r);
+            if (r != 1 && strcmp(fo_last_error(), expected) == 0)
+                witness = r;
+        }
+        if (witness < 0)
+            fail_msg("no witness of %d ranks in \"%s\"", ranks, fo_last_error());
+    }
+}
+
+static void test_witness(void **state)
+{
+    (void)state;
+    ranks_check(check_witness);
+}
+
+/* ---- being stopped by SIGSTOP: neither dead nor slow ---- */
+
+typedef struct pause_plan {
+    int64_t before_ms; /* rank 1 stops itself after so long */
+    bool alone;        /* nobody else is there to wait for it */
+    bool goes_on;      /* rank 0 continues it */
+} pause_plan;
+
+static fo_status stops(fo_endpoint *e, void *arg)
+{
+    const pause_plan *plan = arg;
+    fo_request request = {0};
+    pid_t pid = getpid();
+    if (e->rank == 1 && !plan->alone) {
+        TRY(e->ops->isend(e, &request, 0, 1, &pid, sizeof pid, 0));
+        TRY(ranks_wait(e, &request));
+    }
+    if (e->rank == 1 || plan->alone) {
+        usleep((useconds_t)(plan->before_ms * 1000));
+        raise(SIGSTOP);
+        return FO_OK;
+    }
+    if (e->rank == 0) {
+        TRY(e->ops->irecv(e, &request, 1, 1, &pid, sizeof pid));
+        TRY(ranks_wait(e, &request));
+    }
+    if (e->rank == 0 && plan->goes_on) {
+        usleep(700 * 1000);
+        kill(pid, SIGCONT);
+    }
+    return plan->goes_on ? FO_OK : wait_forever(e, 1);
+}
+
+static void check_stopped(const fo_transport *transport, ranks_hook hook)
+{
+    if (!launches_processes(transport) || (hook != HOOK_NONE && hook != HOOK_LINK_LATE))
+        return;
+    static const struct {
+        pause_plan plan;
+        double deadline_s;
+        fo_status status;
+        const char *says, *more;
+    } cases[] = {
+        {{.before_ms = 50}, 1.5, FO_PEER, "rank 1: is stopped (pid ", "s; did somebody send"},
+        /* rank 0 has waited for longer than rank 1 has been stopped: it is rank 1 all the same */
+        {{.before_ms = 600}, 2, FO_PEER, "rank 1: is stopped (pid ", "; rank "},
+        {{.alone = true}, 0.5, FO_PEER, "rank ", ": is stopped (pid "},
+        {{.goes_on = true}, 30, FO_OK, "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pause_plan plan = cases[i].plan;
+        int64_t begin = now_ms();
+        fo_status found = ranks_launch(transport, 3, hook, cases[i].deadline_s, stops, &plan);
+        ranks_expect(transport, hook, found, cases[i].status);
+        if (found != FO_OK) {
+            assert_says(cases[i].says);
+            assert_says(cases[i].more);
+        }
+        assert_true(now_ms() - begin < 3500); /* the grace time is not waited for */
+        assert_no_children();
+    }
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    ranks_check(check_stopped);
 }
 
 /* When the launching process is killed its ranks go with it. */
@@ -458,6 +604,9 @@ int main(void)
         cmocka_unit_test(test_fail),
         cmocka_unit_test(test_returned_error),
         cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_is_soon),
+        cmocka_unit_test(test_witness),
+        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_orphans),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_second_stop),

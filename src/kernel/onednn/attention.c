@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernel/progress.h"
 
 enum { BLOCK = FO_ATTENTION_BLOCK };
 
@@ -152,21 +153,42 @@ static fo_status first_failure(const fo_attention *attention)
     return FO_OK;
 }
 
-/* A head's result does not depend on which worker it is of. Then the keys and values that the piece
- * needed are kept. */
+/* Heads [from, from + step) of every worker. */
+static fo_status round_of_heads(fo_attention *attention, const fo_attention_args *args,
+                                const fo_run *piece, piece_function function, int64_t from,
+                                int64_t step)
+{
+    int workers = attention->workers;
+#pragma omp parallel for if (workers > 1) num_threads(workers) schedule(static, 1)
+    for (int i = 0; i < workers; i++) {
+        fo_kernel_attention_worker *w = &attention->worker[i];
+        w->from = from;
+        w->to = from + step < w->heads ? from + step : w->heads;
+        w->status = from && from >= w->heads ? FO_OK : function(attention, w, args, piece);
+    }
+    return first_failure(attention);
+}
+
+/* A head's result does not depend on which worker it is of. One worker makes progress from inside; several end
+ * their parallel region for it, head by head. Then the keys and values that the piece needed are kept. */
 static fo_status on_workers(fo_attention *attention, const fo_attention_args *args,
                             const fo_run *piece, fo_kernel_attention_kept *kept,
                             piece_function function)
 {
-    int workers = attention->workers;
-#pragma omp parallel for if (workers > 1) num_threads(workers) schedule(static, 1)
-    for (int i = 0; i < workers; i++)
-        attention->worker[i].status = function(attention, &attention->worker[i], args, piece);
+    bool rounds = attention->workers > 1 && fo_kernel_progress_wanted();
+    int64_t most = attention->desc.heads, step = rounds ? 1 : most + 1;
+    if (rounds)
+        most = (most + attention->workers - 1) / attention->workers;
+    fo_status status = FO_OK;
+    for (int64_t from = 0; status == FO_OK && (!from || from < most); from += step) {
+        status = round_of_heads(attention, args, piece, function, from, step);
+        fo_kernel_progress();
+    }
     int64_t have = fo_kernel_attention_kept_blocks(kept, piece);
     int64_t blocks = fo_kernel_attention_key_blocks(piece);
     kept->sequence = piece->sequence;
     kept->blocks = blocks > have ? blocks : have;
-    return first_failure(attention);
+    return status;
 }
 
 static void sums_close(fo_attention *attention, int64_t sequence)

@@ -48,6 +48,7 @@ typedef struct fo_kernel_attention_worker {
     float *scores, *dp;                                  /* [64, 64 CHUNK], [64, 64 GROUP] */
     void *p, *ds;                                        /* the same in T */
     float lse[FO_ATTENTION_BLOCK * FO_ATTENTION_GROUP];  /* backward: lse / ln 2 */
+    int64_t from, to;                                    /* of its heads, those of this round */
     fo_status status;
 } fo_kernel_attention_worker;
 
@@ -87,7 +88,7 @@ struct fo_attention {
 fo_status fo_kernel_attention_workers_make(fo_attention *attention, int workers);
 void fo_kernel_attention_workers_free(fo_attention *attention);
 
-/* A worker's heads of a piece. Forward: a piece inside a block; backward: of at most GROUP blocks. */
+/* A worker's heads [from, to) of a piece, whose rounds come one after the other. Forward: a piece inside a block; backward: of at most GROUP blocks. */
 fo_status fo_kernel_attention_forward_piece(const fo_attention *attention,
                                             fo_kernel_attention_worker *w,
                                             const fo_attention_args *args, const fo_run *piece);

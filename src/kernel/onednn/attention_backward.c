@@ -5,6 +5,7 @@
  * A product over 256 queries reads and writes the sums of keys and values once. Queries are padded with
  * zeros to whole blocks: they add zeros. */
 #include "kernel/onednn/attention.h"
+#include "kernel/progress.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void keep(const fo_attention *attention, const fo_kernel_attention_worker
                                            s->dtype, BLOCK, s->head_dim, attention->rows.panel,
                                            fo_kernel_attention_block(kept->k_rows, at,
                                                                      attention->block_row_bytes));
+        fo_kernel_progress();
     }
 }
 
@@ -183,17 +185,22 @@ fo_status fo_kernel_attention_backward_piece(const fo_attention *attention,
                                              fo_kernel_attention_worker *w,
                                              const fo_attention_args *args, const fo_run *piece)
 {
-    keep(attention, w, args->qkv, piece);
-    gather(attention, w, args, piece);
-    for (int64_t h = 0; h < w->heads; h++) {
+    if (!w->from) {
+        keep(attention, w, args->qkv, piece);
+        gather(attention, w, args, piece);
+    }
+    for (int64_t h = w->from; h < w->to; h++) {
         queries of;
         begin(attention, w, args, piece, h, &of);
         for (int64_t j = 0; j < fo_kernel_attention_key_blocks(piece); j++) {
             fo_status status = block(attention, w, &of, j);
             if (status != FO_OK)
                 return status;
+            fo_kernel_progress();
         }
     }
+    if (w->to < w->heads)
+        return FO_OK;
     scatter(attention, w, w->rows, attention->step, args->dqkv, piece->row, piece->rows, 0);
     if (attention->seen[piece->sequence] == attention->desc.context)
         write_sums(attention, w, args->dqkv, piece->sequence);

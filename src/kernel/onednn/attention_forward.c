@@ -4,6 +4,7 @@
  * and O / sum(P) in the end. A query lies at the same place of the same products whichever rows are
  * asked for: so it gets the same bits. */
 #include "kernel/onednn/attention.h"
+#include "kernel/progress.h"
 
 #include <math.h>
 
@@ -52,8 +53,10 @@ static void keep(const fo_attention *attention, fo_kernel_attention_worker *w, c
 {
     int64_t blocks = fo_kernel_attention_key_blocks(piece);
     int64_t j = fo_kernel_attention_kept_blocks(&attention->forward, piece);
-    for (; j < blocks; j++)
+    for (; j < blocks; j++) {
         keep_block(attention, w, qkv, piece->sequence, j, w->head * attention->blocks + j);
+        fo_kernel_progress();
+    }
 }
 
 /* Blocks of keys from block `from` of the sequence on, block `at` of those kept. */
@@ -105,6 +108,7 @@ static fo_status forward_head(const fo_attention *attention, fo_kernel_attention
             chunk(attention, w, &of, &drop, from, count, head * attention->blocks + from);
         if (status != FO_OK)
             return status;
+        fo_kernel_progress();
     }
     float *lse = args->lse + (piece->sequence * s->heads + head) * s->context + piece->position;
     for (int64_t i = 0; i < of.rows; i++)
@@ -120,17 +124,20 @@ fo_status fo_kernel_attention_forward_piece(const fo_attention *attention,
     const fo_kernel_vec *vec = fo_kernel_vec_at(0);
     int64_t width = (int64_t)s->heads * s->head_dim, step = attention->step;
     int64_t at = w->head * s->head_dim, first = piece->position % BLOCK * s->head_dim;
-    keep(attention, w, args->qkv, piece);
-    vec->gather(fo_kernel_attention_at(attention, args->qkv, piece->row * 3 * width + at), s->dtype,
-                piece->rows, w->heads, s->head_dim, 3 * width,
-                fo_kernel_attention_at(attention, w->q, first), step);
-    for (int64_t h = 0; h < w->heads; h++) {
+    if (!w->from) {
+        keep(attention, w, args->qkv, piece);
+        vec->gather(fo_kernel_attention_at(attention, args->qkv, piece->row * 3 * width + at),
+                    s->dtype, piece->rows, w->heads, s->head_dim, 3 * width,
+                    fo_kernel_attention_at(attention, w->q, first), step);
+    }
+    for (int64_t h = w->from; h < w->to; h++) {
         fo_status status = forward_head(attention, w, args, piece, h);
         if (status != FO_OK)
             return status;
     }
-    vec->scatter(w->rows + first, step, w->total, BLOCK,
-                 fo_kernel_attention_at(attention, args->out, piece->row * width + at), s->dtype,
-                 piece->rows, w->heads, s->head_dim, width);
+    if (w->to == w->heads)
+        vec->scatter(w->rows + first, step, w->total, BLOCK,
+                     fo_kernel_attention_at(attention, args->out, piece->row * width + at),
+                     s->dtype, piece->rows, w->heads, s->head_dim, width);
     return FO_OK;
 }

@@ -1,6 +1,7 @@
 /* GEMM tiles. A tile of fewer than 64 rows runs on a product of its height rounded up, so that a row's
  * value comes from the same instructions whatever tile it is in. */
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ enum { STEP = 16, HEIGHTS = FO_TILE_ROWS / STEP };
 struct fo_gemm {
     fo_gemm_desc desc;
     fo_kernel_matmul *of_height[HEIGHTS]; /* [i]: (i + 1) * STEP rows; NULL: take a higher one */
+    fo_kernel_parts parts[HEIGHTS];       /* the same by columns, from the same packed matrix */
     void *a;                              /* [FO_TILE_ROWS, k]: a padded tile */
     float *c;                             /* [FO_TILE_ROWS, n] */
 };
@@ -25,8 +27,10 @@ static void gemm_destroy(fo_gemm *gemm)
 {
     if (!gemm)
         return;
-    for (int i = 0; i < HEIGHTS; i++)
+    for (int i = 0; i < HEIGHTS; i++) {
+        fo_kernel_parts_free(&gemm->parts[i]);
         fo_kernel_matmul_destroy(gemm->of_height[i]);
+    }
     free(gemm->a);
     free(gemm->c);
     free(gemm);
@@ -53,7 +57,11 @@ static fo_status create_products(fo_gemm *gemm)
                                 !fo_kernel_matmul_same_packing(full, made))) {
             fo_kernel_matmul_destroy(made);
             gemm->of_height[i] = NULL;
+            continue;
         }
+        status = fo_kernel_parts_make(&product, made, &gemm->parts[i]);
+        if (status != FO_OK)
+            return status;
     }
     return FO_OK;
 }
@@ -99,6 +107,13 @@ static fo_status gemm_pack(fo_gemm *gemm, const float *b, void *packed)
     return fo_kernel_matmul_pack(gemm->of_height[HEIGHTS - 1], b, packed);
 }
 
+static fo_status run(fo_gemm *gemm, int i, const void *a, const void *packed, float *c)
+{
+    if (fo_kernel_parts_wanted(&gemm->parts[i]))
+        return fo_kernel_parts_run(&gemm->parts[i], a, packed, c);
+    return fo_kernel_matmul_run(gemm->of_height[i], a, packed, c);
+}
+
 static fo_status gemm_tile(fo_gemm *gemm, const void *packed, const void *a, int64_t rows, float *c)
 {
     if (rows < 0 || rows > FO_TILE_ROWS)
@@ -115,10 +130,10 @@ static fo_status gemm_tile(fo_gemm *gemm, const void *packed, const void *a, int
     while (!gemm->of_height[i])
         i++;
     if (rows == (i + 1) * STEP)
-        return fo_kernel_matmul_run(gemm->of_height[i], a, packed, c);
+        return run(gemm, i, a, packed, c);
     /* Rows past the end hold what earlier tiles left there: they change no other row. */
     memcpy(gemm->a, a, (size_t)(rows * gemm->desc.k) * fo_dtype_size(gemm->desc.dtype));
-    fo_status status = fo_kernel_matmul_run(gemm->of_height[i], gemm->a, packed, gemm->c);
+    fo_status status = run(gemm, i, gemm->a, packed, gemm->c);
     memcpy(c, gemm->c, c_bytes);
     return status;
 }

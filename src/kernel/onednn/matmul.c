@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernel/onednn/version.h"
+#include "kernel/progress.h"
 
 struct fo_kernel_matmul {
     fo_kernel_matmul_desc desc;
@@ -313,12 +314,42 @@ static const float *rounded(fo_kernel_matmul *mm, const float *b)
     return mm->wide_b;
 }
 
+/* How many panels of *all to pack at once: about a megabyte a thread when somebody waits for progress. */
+static int64_t panels_at_once(const fo_kernel_matmul *mm, int64_t *all)
+{
+    enum { ELEMENTS = 262144 };
+    const fo_kernel_panels *l = &mm->layout;
+    *all = (l->n + l->panel - 1) / l->panel;
+    int64_t count = (ELEMENTS / (l->panel * l->k_padded) + 1) * mm->desc.threads;
+    return fo_kernel_progress_wanted() && count < *all ? count : *all;
+}
+
+static void pack_panels(const fo_kernel_matmul *mm, const float *b, void *packed)
+{
+    int64_t all, count = panels_at_once(mm, &all);
+    for (int64_t first = 0; first < all; first += count) {
+        count = all - first < count ? all - first : count;
+        fo_kernel_vec_at(0)->pack(&mm->layout, b, mm->desc.b_transposed, first, count, packed);
+        fo_kernel_progress();
+    }
+}
+
+void fo_kernel_matmul_pack_typed(const fo_kernel_matmul *mm, const void *b, void *packed)
+{
+    int64_t all, count = panels_at_once(mm, &all);
+    for (int64_t first = 0; first < all; first += count) {
+        count = all - first < count ? all - first : count;
+        fo_kernel_vec_at(0)->pack_typed(&mm->layout, b, first, count, packed);
+        fo_kernel_progress();
+    }
+}
+
 fo_status fo_kernel_matmul_pack(fo_kernel_matmul *mm, const float *b, void *packed)
 {
     if (mm->emulated)
         b = rounded(mm, b);
     if (mm->panels) {
-        fo_kernel_vec_at(0)->pack(&mm->layout, b, mm->desc.b_transposed, packed);
+        pack_panels(mm, b, packed);
         return FO_OK;
     }
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, mm->reorder_from}, {DNNL_ARG_TO, mm->reorder_to}};

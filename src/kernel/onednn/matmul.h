@@ -32,6 +32,8 @@ bool fo_kernel_matmul_same_packing(const fo_kernel_matmul *a, const fo_kernel_ma
 bool fo_kernel_matmul_row_independent(const fo_kernel_matmul *matmul);
 /* b: float32, stored as desc.b_transposed says. */
 fo_status fo_kernel_matmul_pack(fo_kernel_matmul *matmul, const float *b, void *packed);
+/* b: [k, n] in the type of the product, whose layout is one of panels. */
+void fo_kernel_matmul_pack_typed(const fo_kernel_matmul *matmul, const void *b, void *packed);
 
 /* "avx512_bf16", ... */
 const char *fo_kernel_matmul_isa(void);

@@ -1,6 +1,7 @@
 /* Weight gradients: dw[out, in] += dy^T . x, block by block. A block's rows are the inner dimension; a
  * short block is padded with rows of zeros, which add nothing, to one of a few heights. */
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum { STEP = 64, HEIGHTS = FO_WGRAD_ROWS / STEP };
 struct fo_wgrad {
     fo_wgrad_desc desc;
     fo_kernel_matmul *of_height[HEIGHTS]; /* [i]: (i + 1) * STEP rows */
+    fo_kernel_parts parts[HEIGHTS];       /* the same in parts of dw */
     void *dy, *x;                         /* [FO_WGRAD_ROWS, out], [FO_WGRAD_ROWS, in]: padded */
 };
 
@@ -25,8 +27,10 @@ static void wgrad_destroy(fo_wgrad *wgrad)
 {
     if (!wgrad)
         return;
-    for (int i = 0; i < HEIGHTS; i++)
+    for (int i = 0; i < HEIGHTS; i++) {
+        fo_kernel_parts_free(&wgrad->parts[i]);
         fo_kernel_matmul_destroy(wgrad->of_height[i]);
+    }
     free(wgrad->dy);
     free(wgrad->x);
     free(wgrad);
@@ -58,6 +62,8 @@ static fo_status wgrad_create(const fo_wgrad_desc *desc, fo_wgrad **out)
                                          .accumulate = true,
                                          .threads = fo_kernel_threads()};
         status = fo_kernel_matmul_create(&product, &wgrad->of_height[i]);
+        if (status == FO_OK)
+            status = fo_kernel_parts_make(&product, wgrad->of_height[i], &wgrad->parts[i]);
     }
     if (status != FO_OK) {
         wgrad_destroy(wgrad);
@@ -91,6 +97,8 @@ static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int
         dy = wgrad->dy;
         x = wgrad->x;
     }
+    if (fo_kernel_parts_wanted(&wgrad->parts[i]))
+        return fo_kernel_parts_run(&wgrad->parts[i], dy, x, dw);
     return fo_kernel_matmul_run(wgrad->of_height[i], dy, x, dw);
 }
 

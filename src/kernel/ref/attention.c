@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernel/progress.h"
 #include "kernel/runs.h"
 
 struct fo_attention {
@@ -177,6 +178,7 @@ static fo_status attention_queries(fo_attention *attention, const fo_attention_a
         for (int h = 0; h < attention->desc.heads; h++) {
             query i = query_of(attention, r, h);
             forward(attention, args, &i);
+            fo_kernel_progress();
         }
     return status;
 }
@@ -239,6 +241,7 @@ static fo_status attention_queries_grad(fo_attention *attention, const fo_attent
             backward(attention, args, &i);
             if (last)
                 write_sums(attention, args->dqkv, &i);
+            fo_kernel_progress();
         }
     }
     return status;

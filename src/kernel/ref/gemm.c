@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "flashoverlap/plan.h"
+#include "kernel/progress.h"
 
 struct fo_gemm {
     fo_gemm_desc desc;
@@ -42,10 +43,12 @@ static size_t gemm_packed_bytes(const fo_gemm *gemm)
 static fo_status gemm_pack(fo_gemm *gemm, const float *b, void *packed)
 {
     int64_t k = gemm->desc.k, n = gemm->desc.n;
-    for (int64_t i = 0; i < k; i++)
+    for (int64_t i = 0; i < k; i++) {
         for (int64_t j = 0; j < n; j++)
             fo_kernel_ref_store(packed, gemm->desc.dtype, i * n + j,
                                 gemm->desc.transposed ? b[j * k + i] : b[i * n + j]);
+        fo_kernel_progress();
+    }
     return FO_OK;
 }
 
@@ -64,6 +67,7 @@ static fo_status gemm_tile(fo_gemm *gemm, const void *packed, const void *a, int
             for (int64_t j = 0; j < n; j++)
                 c[row * n + j] += factor * fo_kernel_ref_load(packed, dtype, i * n + j);
         }
+        fo_kernel_progress();
     }
     return FO_OK;
 }
@@ -95,12 +99,14 @@ static fo_status wgrad_block(fo_wgrad *wgrad, const void *dy, const void *x, int
     if (rows < 0 || rows > FO_WGRAD_ROWS)
         return fo_base_error(FO_INVALID, "wgrad block of %lld rows, expected 0 to %d",
                              (long long)rows, FO_WGRAD_ROWS);
-    for (int64_t o = 0; o < out; o++)
+    for (int64_t o = 0; o < out; o++) {
         for (int64_t row = 0; row < rows; row++) {
             float factor = fo_kernel_ref_load(dy, dtype, row * out + o);
             for (int64_t i = 0; i < in; i++)
                 dw[o * in + i] += factor * fo_kernel_ref_load(x, dtype, row * in + i);
         }
+        fo_kernel_progress();
+    }
     return FO_OK;
 }
 

@@ -84,12 +84,12 @@ static void pack_panel(const fo_kernel_panels *p, const float *b, bool transpose
     }
 }
 
-static void pack(const fo_kernel_panels *p, const float *b, bool transposed, void *packed)
+static void pack(const fo_kernel_panels *p, const float *b, bool transposed, int64_t first,
+                 int64_t count, void *packed)
 {
     int threads = fo_kernel_threads();
-    int64_t panels = (p->n + p->panel - 1) / p->panel;
-#pragma omp parallel for if (threads > 1 && panels > 1) num_threads(threads)
-    for (int64_t panel = 0; panel < panels; panel++)
+#pragma omp parallel for if (threads > 1 && count > 1) num_threads(threads)
+    for (int64_t panel = first; panel < first + count; panel++)
         pack_panel(p, b, transposed, panel * p->panel,
                    (uint32_t *)packed + panel * p->panel * (p->k_padded / p->pair));
 }
@@ -157,9 +157,38 @@ static void pack_rows(const void *x, fo_dtype dtype, int64_t rows, int64_t n, in
         pack_rows_of(x, FO_F32, rows, n, panel, packed);
 }
 
+/* A panel of bf16 rows: words of two of them. */
+static void pack_panel_bf16(const fo_kernel_panels *p, const void *b, int64_t column,
+                            uint32_t *words)
+{
+    for (int64_t row = 0; row < p->k_padded; row += 2, words += p->panel)
+        for (int64_t j = 0; j < p->panel; j += LANES) {
+            u16 pair = {0};
+            if (column + j < p->n)
+                pair = row_words(b, FO_BF16, row, p->k, column + j, p->n) |
+                       row_words(b, FO_BF16, row + 1, p->k, column + j, p->n) << 16;
+            memcpy(words + j, &pair, sizeof pair);
+        }
+}
+
+static void pack_typed(const fo_kernel_panels *p, const void *b, int64_t first, int64_t count,
+                       void *packed)
+{
+    int threads = fo_kernel_threads();
+    if (p->pair == 1) {
+        pack(p, b, false, first, count, packed);
+        return;
+    }
+#pragma omp parallel for if (threads > 1 && count > 1) num_threads(threads)
+    for (int64_t panel = first; panel < first + count; panel++)
+        pack_panel_bf16(p, b, panel * p->panel,
+                        (uint32_t *)packed + panel * p->panel * (p->k_padded / 2));
+}
+
 void FO_VEC(fo_kernel_vec_fill_pack)(fo_kernel_vec *table)
 {
     table->pack = pack;
+    table->pack_typed = pack_typed;
     table->pack_columns = pack_columns;
     table->pack_rows = pack_rows;
 }

@@ -48,8 +48,13 @@ typedef struct fo_kernel_vec {
     void (*xent_grad)(const float *logits, const int32_t *targets, const float *lse, int64_t rows,
                       int64_t n, int64_t first, float scale, void *dlogits, fo_dtype dtype);
 
-    /* Packing (pack.c). b: [k, n], or [n, k] when transposed. */
-    void (*pack)(const fo_kernel_panels *, const float *b, bool transposed, void *packed);
+    /* Packing (pack.c). b: [k, n], or [n, k] when transposed. Panels [first, first + count) of b, to their
+     * places in `packed`. */
+    void (*pack)(const fo_kernel_panels *, const float *b, bool transposed, int64_t first,
+                 int64_t count, void *packed);
+    /* The same of b [k, n] that is of the layout's type already. */
+    void (*pack_typed)(const fo_kernel_panels *, const void *b, int64_t first, int64_t count,
+                       void *packed);
     /* Dense x[rows, n] (T), rows <= 64, zeros behind, as 64 columns of b: one panel 64 wide of n rows,
      * padded to k_padded; float32 single, bf16 in pairs. */
     void (*pack_columns)(const void *x, fo_dtype dtype, int64_t rows, int64_t n, int64_t k_padded,

@@ -81,6 +81,26 @@ static fo_status pass_set_link(fo_endpoint *endpoint, const fo_link *link)
     return inner->ops->set_link(inner, link);
 }
 
+static void pass_forget(fo_endpoint *endpoint, fo_request *request)
+{
+    fo_endpoint *inner = inner_of(endpoint);
+    inner->ops->forget(inner, request);
+}
+
+static void pass_witness(fo_endpoint *endpoint, const char *where)
+{
+    fo_endpoint *inner = inner_of(endpoint);
+    inner->ops->witness(inner, where);
+}
+
+static fo_status pass_collective(fo_endpoint *endpoint, fo_request *request,
+                                 const fo_collective *collective)
+{
+    fo_endpoint *inner = inner_of(endpoint);
+    return inner->ops->collective(inner, request, collective);
+}
+
+/* Not passed on: split and close. A part of inner would know nothing of the wrapper. */
 void fo_transport_hook_open(fo_hook *hook, fo_endpoint *inner, void (*close)(fo_hook *))
 {
     hook->ops = (fo_transport_ops){
@@ -98,6 +118,9 @@ void fo_transport_hook_open(fo_hook *hook, fo_endpoint *inner, void (*close)(fo_
         .fail = pass_fail,
         .interrupted = pass_interrupted,
         .set_link = inner->ops->set_link ? pass_set_link : NULL,
+        .forget = inner->ops->forget ? pass_forget : NULL,
+        .witness = inner->ops->witness ? pass_witness : NULL,
+        .collective = inner->ops->collective ? pass_collective : NULL,
     };
     hook->base = *inner;
     hook->base.ops = &hook->ops;

@@ -338,14 +338,42 @@ static void link_close(fo_hook *hook)
     free(link);
 }
 
+/* ---- where messages carry no word: no link can be emulated, and off is fine ---------------------------- */
+
+static fo_status plain_set(fo_endpoint *endpoint, const fo_link *wanted)
+{
+    if (!wanted || wanted->bytes_per_s <= 0)
+        return FO_OK;
+    return fo_base_error(FO_UNSUPPORTED,
+                         "transport \"%s\" cannot emulate a link: its messages carry no word; use "
+                         "--link off, or the transport shm",
+                         endpoint->ops->name);
+}
+
+static void plain_close(fo_hook *hook)
+{
+    free(hook);
+}
+
+static fo_status plain_open(fo_endpoint *inner, const fo_link *wanted, fo_endpoint **wrapped)
+{
+    fo_status status = plain_set(inner, wanted);
+    fo_hook *hook = status == FO_OK ? calloc(1, sizeof *hook) : NULL;
+    if (status == FO_OK && !hook)
+        status = fo_base_error(FO_NO_MEMORY, "no memory for an endpoint");
+    if (status != FO_OK)
+        return status;
+    fo_transport_hook_open(hook, inner, plain_close);
+    hook->ops.set_link = plain_set;
+    *wrapped = &hook->base;
+    return FO_OK;
+}
+
 fo_status fo_transport_hook_link(fo_endpoint *inner, const fo_link *wanted, fo_endpoint **wrapped)
 {
     *wrapped = NULL;
     if (!(inner->ops->caps & FO_TRANSPORT_IMM))
-        return fo_base_error(FO_UNSUPPORTED,
-                             "transport \"%s\" cannot emulate a link: its messages carry "
-                             "no word",
-                             inner->ops->name);
+        return plain_open(inner, wanted, wrapped);
     link_hook *link = calloc(1, sizeof *link);
     if (!link)
         return fo_base_error(FO_NO_MEMORY, "no memory for an emulated link");

@@ -283,6 +283,11 @@ static void self_fail(fo_endpoint *endpoint, int rank, const char *cause)
     declare(self_of(endpoint)->group, endpoint->rank, rank, cause);
 }
 
+static void self_witness(fo_endpoint *endpoint, const char *where)
+{
+    fo_transport_failure_witness(&self_of(endpoint)->group->failure, endpoint->rank, where);
+}
+
 static bool self_interrupted(fo_endpoint *endpoint)
 {
     (void)endpoint;
@@ -303,6 +308,7 @@ static const fo_transport_ops ops = {
     .free = self_free,
     .fail = self_fail,
     .interrupted = self_interrupted,
+    .witness = self_witness,
 };
 
 static void *run_rank(void *arg)

@@ -1,10 +1,13 @@
 /* Reserves the shared mapping, forks the ranks and watches over them.
  *
  * The parent computes nothing: it waits for children and signals. A rank that dies is declared
- * failed, which wakes the others; what still runs GRACE_NS after a failure is killed. The first
- * SIGINT or SIGTERM sets a flag that ranks may ask for, the second kills them. A rank whose parent
- * dies is killed by the kernel. FLASHOVERLAP_SPIN_US sets how long a waiting rank spins before it
- * sleeps (default 20, 0 when there are more ranks than cores). */
+ * failed, which wakes the others; what still runs GRACE_NS after a failure is killed, at once when
+ * all that is left is stopped. A rank that stays stopped (SIGSTOP) is declared failed a little before
+ * the deadline, so that it is named and not a rank that has waited for it. The first SIGINT or SIGTERM
+ * sets a flag that ranks may ask for, the second kills them. A rank whose parent dies is killed by the
+ * kernel. FLASHOVERLAP_SPIN_US sets how long a waiting rank spins before it sleeps (default 20, 0 when
+ * there are more ranks than cores).
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,14 +25,19 @@
 
 #define GRACE_NS INT64_C(3000000000)
 #define POLL_NS 50000000 /* in case a signal is missed */
+#define STOPPED_PART 0.9 /* of the deadline */
 #define SPIN_US 20
 #define LEAST_ARENA ((size_t)64 << 20)
 
 typedef struct launch_state {
     shm_shared *shared;
     size_t mapped;
-    pid_t *children; /* 0: ended */
-    int running;
+    pid_t *children;     /* 0: ended */
+    int64_t *stopped_ns; /* since when, by the clock; 0: it isn't */
+    int running, stopped;
+    int64_t deadline_ns, last_look_ns;
+    int blamed; /* the rank that was stopped when the group failed; -1: none */
+    pid_t blamed_pid;
     int stops; /* SIGINT and SIGTERM received */
     sigset_t watched, old_mask;
     struct sigaction old_child;
@@ -142,9 +150,19 @@ static void declare_dead(launch_state *state, int rank, const char *cause)
     fo_transport_shm_declare(state->shared, state->shared->size, rank, cause);
 }
 
+/* Stopped or continued; how long is counted from when it was seen. */
+static void note_stop(launch_state *state, int rank, bool stopped)
+{
+    if ((state->stopped_ns[rank] != 0) == stopped)
+        return;
+    state->stopped_ns[rank] = stopped ? fo_base_clock_ns() : 0;
+    state->stopped += stopped ? 1 : -1;
+}
+
 static void note_end(launch_state *state, int rank, int how)
 {
     char cause[128];
+    note_stop(state, rank, false);
     state->children[rank] = 0;
     state->running--;
     if (WIFSIGNALED(how)) {
@@ -161,10 +179,45 @@ static void note_end(launch_state *state, int rank, int how)
 static void reap(launch_state *state)
 {
     for (int r = 0; r < state->shared->size; r++) {
-        int how;
-        if (state->children[r] && waitpid(state->children[r], &how, WNOHANG) == state->children[r])
-            note_end(state, r, how);
+        int how, which = WNOHANG | WUNTRACED | WCONTINUED;
+        while (state->children[r] &&
+               waitpid(state->children[r], &how, which) == state->children[r]) {
+            if (WIFSTOPPED(how) || WIFCONTINUED(how))
+                note_stop(state, r, WIFSTOPPED(how));
+            else
+                note_end(state, r, how);
+        }
     }
+}
+
+/* The rank that has been stopped for longest; -1: none is. */
+static int longest_stopped(const launch_state *state)
+{
+    int longest = -1;
+    for (int r = 0; state->stopped && r < state->shared->size; r++)
+        if (state->stopped_ns[r] &&
+            (longest < 0 || state->stopped_ns[r] < state->stopped_ns[longest]))
+            longest = r;
+    return longest;
+}
+
+/* Before the ranks that wait for it lose their patience. */
+static void judge_stopped(launch_state *state)
+{
+    char cause[128];
+    int64_t now = fo_base_clock_ns();
+    /* a terminal stops all of us and lets all go on: while the parent was stopped too nothing counts */
+    if (now - state->last_look_ns > 20 * POLL_NS)
+        for (int r = 0; r < state->shared->size; r++)
+            state->stopped_ns[r] = state->stopped_ns[r] ? now : 0;
+    state->last_look_ns = now;
+    int rank = longest_stopped(state);
+    if (rank < 0 ||
+        (double)(now - state->stopped_ns[rank]) < STOPPED_PART * (double)state->deadline_ns)
+        return;
+    snprintf(cause, sizeof cause, "is stopped (pid %ld), for %.1f s; did somebody send it SIGSTOP?",
+             (long)state->children[rank], (double)(now - state->stopped_ns[rank]) * 1e-9);
+    declare_dead(state, rank, cause);
 }
 
 static void watch_children(launch_state *state)
@@ -178,12 +231,16 @@ static void watch_children(launch_state *state)
             if (++state->stops >= 2)
                 kill_all(state);
         }
+        judge_stopped(state);
         if (!fo_transport_failure_seen(&state->shared->failure))
             continue;
         int64_t now = fo_base_clock_ns();
-        if (!kill_at)
+        if (!kill_at) {
             kill_at = now + GRACE_NS;
-        if (now >= kill_at)
+            state->blamed = longest_stopped(state);
+            state->blamed_pid = state->blamed < 0 ? 0 : state->children[state->blamed];
+        }
+        if (now >= kill_at || state->stopped == state->running)
             kill_all(state);
     }
 }
@@ -196,17 +253,27 @@ static fo_status group_result(const launch_state *state)
     if (!fo_transport_failure_seen(failure))
         return FO_OK;
     int result = atomic_load(&state->shared->mailboxes[failure->rank].result);
-    return fo_transport_failure_report(failure, result > 1 ? (fo_status)(result - 1) : FO_PEER);
+    fo_status status = result > 1 ? (fo_status)(result - 1) : FO_PEER;
+    fo_transport_failure_report(failure, status);
+    if (status != FO_TIMEOUT || state->blamed < 0 || state->blamed == failure->rank)
+        return status;
+    /* it waited for a rank that has been stopped for less than the deadline */
+    return fo_base_error(FO_PEER, "rank %d: is stopped (pid %ld); %s", state->blamed,
+                         (long)state->blamed_pid, fo_last_error());
 }
 
 static fo_status launch(const fo_transport_options *options, fo_transport_main rank_main, void *arg)
 {
-    launch_state state = {.running = 0};
+    launch_state state = {.blamed = -1, .last_look_ns = fo_base_clock_ns()};
     fo_status status = reserve(&state, options);
     if (status != FO_OK)
         return status;
+    state.deadline_ns = (int64_t)((options->deadline_s > 0 ? options->deadline_s : 60) * 1e9);
     state.children = calloc((size_t)options->ranks, sizeof *state.children);
-    if (!state.children) {
+    state.stopped_ns = calloc((size_t)options->ranks, sizeof *state.stopped_ns);
+    if (!state.children || !state.stopped_ns) {
+        free(state.children);
+        free(state.stopped_ns);
         munmap(state.shared, state.mapped);
         return fo_base_error(FO_NO_MEMORY, "no memory for %d ranks", options->ranks);
     }
@@ -230,6 +297,7 @@ static fo_status launch(const fo_transport_options *options, fo_transport_main r
     status = group_result(&state);
     restore_signals(&state);
     free(state.children);
+    free(state.stopped_ns);
     munmap(state.shared, state.mapped);
     return status;
 }

@@ -269,6 +269,11 @@ static void shm_fail(fo_endpoint *endpoint, int rank, const char *cause)
     fo_transport_shm_declare(shm_of(endpoint)->shared, endpoint->rank, rank, cause);
 }
 
+static void shm_witness(fo_endpoint *endpoint, const char *where)
+{
+    fo_transport_failure_witness(&shm_of(endpoint)->shared->failure, endpoint->rank, where);
+}
+
 static bool shm_interrupted(fo_endpoint *endpoint)
 {
     return atomic_load_explicit(&shm_of(endpoint)->shared->interrupted, memory_order_relaxed) != 0;
@@ -288,6 +293,7 @@ const fo_transport_ops fo_transport_shm_ops = {
     .free = shm_free,
     .fail = shm_fail,
     .interrupted = shm_interrupted,
+    .witness = shm_witness,
 };
 
 fo_status fo_transport_shm_open(shm_endpoint *shm, shm_shared *shared, int rank,

@@ -10,7 +10,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "flashoverlap/job.h"
 #include "group/group.h"
+#include "transport/machine.h"
 
 /* A rank may be a forked process, where cmocka's assertions must not be used. */
 #define CHECK(condition)                                                                    \
@@ -25,16 +27,23 @@
             return try_status;         \
     } while (0)
 
+/* The transports to test: in a job of a launcher those that join it, else the others. */
 static const char *transport_at(int index)
 {
-    const fo_transport *transport = fo_transport_at(index);
+    fo_job job;
+    fo_job_get(&job);
+    for (int t = 0; fo_transport_at(t); t++) {
+        uint32_t caps = fo_transport_at(t)->ops->caps;
+        if (((caps & FO_TRANSPORT_JOINS) != 0) != job.launched)
+            continue;
 #if defined(__SANITIZE_THREAD__) /* watches one process only */
-    while (transport && (transport->ops->caps & FO_TRANSPORT_PROCESS))
-        transport = fo_transport_at(++index);
-    if (index > 0 && transport && transport == fo_transport_at(index - 1))
-        return NULL;
+        if (caps & FO_TRANSPORT_PROCESS)
+            continue;
 #endif
-    return transport ? transport->ops->name : NULL;
+        if (index-- == 0)
+            return fo_transport_at(t)->ops->name;
+    }
+    return NULL;
 }
 
 static void run_everywhere(fo_rank_main body, void *arg, fo_link link)
@@ -226,6 +235,64 @@ static void test_memory(void **state)
     run_everywhere(exhausts, NULL, (fo_link){0});
 }
 
+/* ---- the machine ---- */
+
+static bool launched(void)
+{
+    fo_job job;
+    fo_job_get(&job);
+    return job.launched;
+}
+
+static fo_status shares(fo_group *group, void *arg)
+{
+    int ranks = fo_group_size(group), cores = *(const int *)arg;
+    CHECK(fo_group_local_ranks(group) == ranks);
+    CHECK(fo_group_crowded(group) == (ranks > cores));
+    CHECK(fo_group_threads(group) == (cores / ranks > 1 ? cores / ranks : 1));
+    char hint[64] = "something";
+    fo_group_hint(group, hint, sizeof hint);
+    CHECK(!*hint); /* no launcher */
+    CHECK(!fo_group_joined(group));
+    return FO_OK;
+}
+
+static void test_cores_are_shared(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 3, 7};
+    int cores = fo_transport_machine_cores();
+    if (launched())
+        skip();
+    for (int t = 0; transport_at(t); t++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            fo_group_options options = {.ranks = counts[i],
+                                        .transport = transport_at(t),
+                                        .kernel = "ref"};
+            if (fo_group_run(&options, shares, &cores) != FO_OK)
+                fail_msg("%s, N = %d: %s", transport_at(t), counts[i], fo_last_error());
+        }
+}
+
+static void test_choosing(void **state)
+{
+    (void)state;
+    if (launched())
+        skip();
+    assert_string_equal(fo_group_choose(&(fo_group_options){.ranks = 2}), "shm");
+    assert_string_equal(fo_group_choose(&(fo_group_options){.transport = "self"}), "self");
+    assert_string_equal(fo_group_choose(&(fo_group_options){.transport = "mpi"}), "mpi");
+    fo_group_options options = {.ranks = 3, .transport = "mpi", .kernel = "ref"};
+    fo_status status = fo_group_run(&options, never, NULL);
+    if (fo_transport_find("mpi")) {
+        assert_int_equal(status, FO_INVALID);
+        assert_non_null(strstr(fo_last_error(), "mpirun -n 3"));
+    } else {
+        assert_int_equal(status, FO_UNSUPPORTED);
+        assert_non_null(strstr(fo_last_error(), "libopenmpi-dev"));
+    }
+}
+
 static fo_status leaves_early(fo_group *group, void *arg)
 {
     (void)arg;
@@ -268,9 +335,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_collectives), cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_set_link),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_collectives),      cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_set_link),         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_cores_are_shared), cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

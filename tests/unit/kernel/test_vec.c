@@ -85,7 +85,9 @@ static void pack_case(int64_t k, int64_t n, int64_t panel, int pair, bool transp
     float *b = random_values(FO_F32, k * n, 1, 0.0, 1.0);
     void *found = make(dtype, size);
     double *expected = malloc((size_t)size * sizeof *expected);
-    fo_kernel_vec_at(0)->pack(&layout, b, transposed, found);
+    int64_t panels = columns / panel; /* in two calls, the last ones first */
+    fo_kernel_vec_at(0)->pack(&layout, b, transposed, panels / 2, panels - panels / 2, found);
+    fo_kernel_vec_at(0)->pack(&layout, b, transposed, 0, panels / 2, found);
     for (int64_t i = 0; i < padded; i++)
         for (int64_t j = 0; j < columns; j++) {
             int64_t at =
@@ -95,6 +97,15 @@ static void pack_case(int64_t k, int64_t n, int64_t panel, int pair, bool transp
                 pair == 2 ? fo_base_bf16_to_f32(fo_base_bf16_from_f32((float)value)) : value;
         }
     compare("pack", found, dtype, NULL, expected, size, panel, 0.0, 0.0);
+    if (!transposed) { /* from the type of the layout: the same */
+        void *typed = copy_of(FO_F32, b, k * n), *again = make(dtype, size);
+        fo_kernel_vec_at(0)->convert(b, FO_F32, typed, dtype, k * n);
+        fo_kernel_vec_at(0)->pack_typed(&layout, typed, panels / 2, panels - panels / 2, again);
+        fo_kernel_vec_at(0)->pack_typed(&layout, typed, 0, panels / 2, again);
+        compare("pack typed", again, dtype, NULL, expected, size, panel, 0.0, 0.0);
+        free(typed);
+        free(again);
+    }
     free(b);
     free(found);
     free(expected);

@@ -46,10 +46,11 @@ typedef struct rig_worst {
 } rig_worst;
 
 typedef struct rig {
-    fo_group *group;
+    fo_group *world;
+    fo_group *group; /* of the replica */
     fo_model_config config;
-    int64_t batch, rows;
-    int ranks, rank;
+    int64_t batch, rows; /* of all replicas */
+    int ranks, rank;     /* of the replica */
     fo_model *model;
     int32_t *inputs, *targets;
     gpt2_f64 *reference;
@@ -118,22 +119,63 @@ static inline void rig_close(rig *r)
 static inline fo_status rig_open(rig *r, fo_group *group, const fo_model_config *config,
                                  int64_t batch, int64_t dropout_step)
 {
-    *r = (rig){.group = group,
+    *r = (rig){.world = group,
+               .group = group,
                .config = *config,
                .batch = batch,
                .rows = batch * config->context,
                .ranks = fo_group_size(group),
                .rank = fo_group_rank(group),
                .dropout_step = dropout_step};
-    snprintf(r->where, sizeof r->where, "%s/%s N=%d rank %d %s %s", fo_group_transport(group),
-             fo_group_kernel(group), r->ranks, r->rank, fo_dtype_name(config->dtype),
+    snprintf(r->where, sizeof r->where, "%s/%s N=%d dp=%d rank %d %s %s", fo_group_transport(group),
+             fo_group_kernel(group), r->ranks, config->dp, r->rank, fo_dtype_name(config->dtype),
              config->overlap ? config->overlap : "default");
     r->inputs = malloc((size_t)r->rows * sizeof *r->inputs);
     r->targets = malloc((size_t)r->rows * sizeof *r->targets);
     rig_tokens(r, 0);
     fo_status status = fo_model_create(group, config, batch, &r->model);
-    if (status == FO_OK)
-        rig_fill(r);
+    if (status != FO_OK)
+        return status;
+    r->group = fo_model_group(r->model);
+    r->ranks = fo_group_size(r->group);
+    r->rank = fo_group_rank(r->group);
+    rig_fill(r);
+    return FO_OK;
+}
+
+/* After fo_model_reduce_gradients every rank has the sums of its shards; this gives it those of the others. */
+static inline fo_status rig_share_gradients(const rig *r)
+{
+    fo_status status = FO_OK;
+    for (int i = 0; status == FO_OK && i < fo_model_bucket_count(r->model); i++) {
+        fo_model_bucket *b = &r->model->buckets[i];
+        if (!b->group)
+            continue;
+        int size = fo_group_size(b->group);
+        int64_t width = FO_MODEL_BUCKET_WIDTH, longest = fo_shard_rows(b->rows, size, 0) * width;
+        float *mine = calloc((size_t)longest + 1, sizeof *mine);
+        float *all = calloc((size_t)longest * (size_t)size + 1, sizeof *all);
+        memcpy(mine, b->grad + b->own_row * width, (size_t)(b->own_rows * width) * sizeof *mine);
+        status = fo_group_allgather(b->group, mine, (size_t)longest * sizeof *mine, all);
+        for (int rank = 0; status == FO_OK && rank < size; rank++)
+            memcpy(b->grad + fo_shard_begin(b->rows, size, rank) * width, all + rank * longest,
+                   (size_t)(fo_shard_rows(b->rows, size, rank) * width) * sizeof *all);
+        free(mine);
+        free(all);
+    }
+    return status;
+}
+
+/* The mean over all tokens out of what fo_model_forward gave. */
+static inline fo_status rig_loss(const rig *r, double mine, double *loss)
+{
+    int ranks = fo_group_size(r->world);
+    double *all = malloc((size_t)ranks * sizeof *all);
+    fo_status status = fo_group_allgather(r->world, &mine, sizeof mine, all);
+    *loss = 0;
+    for (int rank = 0; status == FO_OK && rank < ranks; rank += r->ranks)
+        *loss += all[rank];
+    free(all);
     return status;
 }
 

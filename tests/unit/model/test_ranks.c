@@ -48,8 +48,9 @@ static fo_status one_step(rig *r, double *loss, double *norm)
 {
     fo_model_zero_gradients(r->model);
     TRY(fo_model_forward(r->model, r->inputs, r->targets, r->dropout_step, loss));
-    TRY(fo_model_backward(r->model, r->inputs, r->targets, r->dropout_step, 1));
+    TRY(fo_model_backward(r->model, r->inputs, r->targets, r->dropout_step, 1, true));
     TRY(fo_model_reduce_gradients(r->model, norm));
+    TRY(rig_share_gradients(r));
     TRY(alike(r, "loss", *loss));
     TRY(alike(r, "norm", *norm));
     return replicated_alike(r);
@@ -278,6 +279,7 @@ static fo_status sum_is_float32(rig *r)
     for (int i = 0; i < 20 * r->ranks; i++)
         wanted[i % 20] += (double)all[i];
     TRY(fo_model_reduce_gradients(r->model, &norm));
+    TRY(rig_share_gradients(r));
     return rig_close_to(r, "ln_f.bias", 20, 20, grad, wanted, 1e-6);
 }
 
@@ -293,7 +295,7 @@ static fo_status narrow_wire(fo_group *group, void *arg)
     if (status == FO_OK)
         status = embedding_is_exact(&r);
     if (status == FO_OK)
-        status = fo_model_backward(r.model, r.inputs, r.targets, -1, 1);
+        status = fo_model_backward(r.model, r.inputs, r.targets, -1, 1, true);
     if (status == FO_OK)
         status = sum_is_float32(&r);
     rig_close(&r);
@@ -355,7 +357,7 @@ static fo_status updates_are_seen(fo_group *group, void *arg)
     TRY(rig_open(&r, group, &small, 2, -1));
     fo_parameter *kept = fo_model_parameter(r.model, FO_MODEL_WTE);
     TRY(fo_model_forward(r.model, r.inputs, r.targets, -1, &before));
-    TRY(fo_model_backward(r.model, r.inputs, r.targets, -1, 1));
+    TRY(fo_model_backward(r.model, r.inputs, r.targets, -1, 1, true));
     TRY(fo_model_reduce_gradients(r.model, &norm));
     for (int64_t at = 0; at < kept->count; at++)
         kept->value[at] *= 2;
@@ -427,7 +429,7 @@ static fo_status refusals(fo_group *group, void *arg)
     TRY(expect(fo_model_create(group, &small, 0, &none), "batch is 0"));
     TRY(rig_open(&r, group, &small, 2, -1));
     fo_status status =
-        expect(fo_model_backward(r.model, r.inputs, r.targets, -1, 1), "without a forward");
+        expect(fo_model_backward(r.model, r.inputs, r.targets, -1, 1, true), "without a forward");
     r.inputs[9] = 29;
     if (status == FO_OK)
         status = expect(fo_model_forward(r.model, r.inputs, r.targets, -1, &loss),
@@ -440,9 +442,10 @@ static fo_status refusals(fo_group *group, void *arg)
     if (status == FO_OK)
         status = fo_model_forward(r.model, r.inputs, r.targets, 3, &loss);
     if (status == FO_OK)
-        status = expect(fo_model_backward(r.model, r.inputs, r.targets, 4, 1), "same dropout step");
+        status = expect(fo_model_backward(r.model, r.inputs, r.targets, 4, 1, true),
+                        "same dropout step");
     if (status == FO_OK)
-        status = fo_model_backward(r.model, r.inputs, r.targets, 3, 1);
+        status = fo_model_backward(r.model, r.inputs, r.targets, 3, 1, true);
     rig_close(&r);
     return status;
 }

@@ -69,7 +69,9 @@ static fo_status micro_step(rig *r, const trial *t, int number)
     double loss;
     rig_tokens(r, number);
     TRY(fo_model_forward(r->model, r->inputs, r->targets, t->dropout_step, &loss));
-    TRY(fo_model_backward(r->model, r->inputs, r->targets, t->dropout_step, scale));
+    TRY(fo_model_backward(r->model, r->inputs, r->targets, t->dropout_step, scale,
+                          number + 1 == t->micro));
+    TRY(rig_loss(r, loss, &loss));
     double wanted = gpt2_f64_forward(r->reference, r->inputs, r->targets);
     gpt2_f64_backward(r->reference, r->inputs, r->targets, (double)scale);
     return rig_near(r, "loss", loss, wanted, t->loss);
@@ -82,6 +84,7 @@ static fo_status try_it(rig *r, const trial *t)
     for (int i = 0; i < t->micro; i++)
         TRY(micro_step(r, t, i));
     TRY(fo_model_reduce_gradients(r->model, &norm));
+    TRY(rig_share_gradients(r));
     TRY(rig_compare_gradients(r, t->grad));
     return rig_near(r, "norm", norm, rig_reference_norm(r), t->grad);
 }

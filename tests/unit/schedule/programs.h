@@ -32,13 +32,21 @@ static inline fo_schedule_desc describe(fo_pattern pattern, const char *strategy
     return desc;
 }
 
-static inline set build(fo_pattern pattern, const char *strategy, int ranks, int64_t rows,
-                        int64_t quantum)
+/* On `nodes` machines. */
+static inline set build_on(int nodes, fo_pattern pattern, const char *strategy, int ranks,
+                           int64_t rows, int64_t quantum)
 {
     set s = {.desc = describe(pattern, strategy, ranks, rows, quantum), .ranks = ranks};
+    s.desc.nodes = nodes;
     for (int r = 0; r < ranks; r++)
         assert_int_equal(fo_schedule_build(&s.desc, r, &s.programs[r]), FO_OK);
     return s;
+}
+
+static inline set build(fo_pattern pattern, const char *strategy, int ranks, int64_t rows,
+                        int64_t quantum)
+{
+    return build_on(1, pattern, strategy, ranks, rows, quantum);
 }
 
 static inline void destroy(set *s)

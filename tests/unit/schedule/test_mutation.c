@@ -276,7 +276,6 @@ static void test_views_only(void **state)
     p->tasks[first].out.row = p->tasks[send].in.row = 0;
     refused(&s, "a computation into STAGING", "rank 0");
     s = build(FO_PATTERN_REDUCE, "flash", 2, 8, 1);
-    p = s.programs[0];
     fo_task *arrives = task_of(&s, 0, FO_TASK_RECV, 1, 0),
             *adds = task_of(&s, 0, FO_TASK_COMPUTE, -1, 1);
     fo_ref partial = task_of(&s, 0, FO_TASK_SEND, 1, 0)->in;
@@ -395,12 +394,11 @@ static void test_double_contribution(void **state)
 {
     (void)state;
     set s = build(FO_PATTERN_REDUCE, "none", 4, 16, 1);
-    fo_program *p = s.programs[2];
     fo_task *add = task_of(&s, 2, FO_TASK_ADD, -1, 0);
     add->add = add->in;
     refused(&s, "a contribution twice", "rank 2");
     s = build(FO_PATTERN_GATHER, "flash", 4, 16, 1);
-    p = s.programs[2];
+    fo_program *p = s.programs[2];
     p->tasks[nth_task(p, FO_TASK_COMPUTE, -1, 3)] = p->tasks[nth_task(p, FO_TASK_COMPUTE, -1, 2)];
     refused(&s, "a result row twice", "rank 2");
 }
@@ -409,8 +407,9 @@ static void test_double_contribution(void **state)
 static void test_wgrad_order(void **state)
 {
     (void)state;
-    for (fo_pattern pattern = FO_PATTERN_GATHER2; pattern <= FO_PATTERN_WGRAD; pattern++) {
-        set s = build(pattern, "none", 4, 32, 1);
+    for (int i = 0; i < 2 * (FO_PATTERN_WGRAD - FO_PATTERN_GATHER2 + 1); i++) {
+        fo_pattern pattern = FO_PATTERN_GATHER2 + (fo_pattern)(i / 2);
+        set s = build_on(2, pattern, i % 2 ? "none/hier" : "none", 4, 32, 1);
         fo_program *p = s.programs[3];
         int32_t found[2] = {-1, -1};
         for (int32_t t = 0; t < p->task_count; t++)
@@ -422,6 +421,137 @@ static void test_wgrad_order(void **state)
         *a = *b;
         *b = old;
         refused(&s, "weight gradients in another order", "rank 3");
+    }
+}
+
+/* ---- sums of sums ------------------------------------------------------------------------------------- */
+
+/* Two machines with two ranks each. */
+static set nested(fo_pattern pattern, const char *strategy)
+{
+    return build_on(2, pattern, strategy, 4, 32, 1);
+}
+
+static void test_dropped_nested(void **state)
+{
+    static const fo_task_kind kinds[] = {FO_TASK_COMPUTE, FO_TASK_SEND, FO_TASK_RECV};
+    (void)state;
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
+        for (int k = 0; k < 3; k++)
+            for (int rank = 0; rank < 4; rank++)
+                for (int n = 0; n < 6; n++) {
+                    set s = nested(pattern, n % 2 ? "hier:2" : "none/hier");
+                    drop_task(s.programs[rank], nth_task(s.programs[rank], kinds[k], -1, n / 2));
+                    refused(&s, "a dropped task", "rank");
+                }
+}
+
+/* The right program for another order: one ring where nesting is promised, and the other way round. */
+static void test_promised_order(void **state)
+{
+    static const char *const flat[] = {"none", "slice:2", "ring", "flash:2", "direct"};
+    static const char *const nesting[] = {"hier:2", "none/hier"};
+    (void)state;
+    for (fo_pattern pattern = FO_PATTERN_REDUCE; pattern <= FO_PATTERN_BLOCK; pattern++) {
+        for (int i = 0; i < 5; i++) {
+            set s = build(pattern, flat[i], 4, 32, 1);
+            for (int r = 0; r < 4; r++)
+                s.programs[r]->nodes = 2;
+            refused(&s, flat[i], "order");
+        }
+        for (int i = 0; i < 2; i++) {
+            set s = nested(pattern, nesting[i]);
+            for (int r = 0; r < 4; r++)
+                s.programs[r]->nodes = 1;
+            refused(&s, nesting[i], "order");
+        }
+    }
+    for (int nodes = -1; nodes <= 5; nodes += 3) { /* not machines of four ranks */
+        set s = nested(FO_PATTERN_GATHER, "hier");
+        for (int r = 0; r < 4; r++)
+            s.programs[r]->nodes = nodes == 2 ? 3 : nodes;
+        refused(&s, "machines of different sizes", "0");
+    }
+    set s = nested(FO_PATTERN_GATHER, "hier");
+    s.programs[2]->nodes = 4;
+    refused(&s, "ranks that disagree on machines", "2");
+}
+
+/* (own + other machine's) + neighbour's, where the machine's own sum has to be finished first: every rank's
+ * contribution once, and the messages match. */
+static void test_wrong_nesting(void **state)
+{
+    static const char *const strategies[] = {"hier:1", "none/hier"};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (int rank = 0; rank < 4; rank++) {
+            set s = nested(FO_PATTERN_REDUCE, strategies[i]);
+            fo_program *p = s.programs[rank];
+            int32_t second = -1, first = -1; /* the two last additions are of one shard */
+            for (int32_t t = 0; t < p->task_count; t++)
+                if (p->tasks[t].add.buffer >= 0) {
+                    first = second;
+                    second = t;
+                }
+            assert_int_equal(p->tasks[first].shard, p->tasks[second].shard);
+            int32_t slow = -1, fast = -1; /* what they add */
+            for (int32_t t = 0; t < p->task_count; t++)
+                if (p->tasks[t].kind == FO_TASK_RECV && p->tasks[t].shard == rank)
+                    *(p->tasks[t].peer / 2 == rank / 2 ? &fast : &slow) = t;
+            fo_ref add = p->tasks[first].add;
+            p->tasks[first].add = p->tasks[second].add;
+            p->tasks[second].add = add;
+            if (slow > first) /* none/hier receives it later: before both, then */
+                for (int32_t t = slow; t > first; t--) {
+                    fo_task moved = p->tasks[t];
+                    p->tasks[t] = p->tasks[t - 1];
+                    p->tasks[t - 1] = moved;
+                    if (t - 1 == first) {
+                        slow = first;
+                        first++;
+                    }
+                }
+            add_dep(p, first, slow, FO_DEP_DONE);
+            add_dep(p, second, fast, FO_DEP_DONE);
+            refused(&s, strategies[i], "order");
+        }
+}
+
+/* A machine's sum is lost, or added twice. */
+static void test_lost_machine(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 3; change++) {
+        set s = nested(FO_PATTERN_REDUCE, "hier:1");
+        fo_task *add = task_of(&s, 1, FO_TASK_ADD, -1, 0);
+        if (change == 0) {
+            add->kind = FO_TASK_COPY; /* only what arrived */
+            add->in = add->add;
+            add->add.buffer = -1;
+        } else if (change == 1) {
+            add->kind = FO_TASK_COPY; /* only the own machine's */
+            add->add.buffer = -1;
+        } else {
+            add->add = add->in;
+        }
+        refused(&s, "a machine that counts twice or not at all", "rank 1");
+    }
+}
+
+/* Slow and fast messages that change places: what arrives is of another shard. */
+static void test_swapped_rings(void **state)
+{
+    (void)state;
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++) {
+        set s = nested(pattern, "hier:1");
+        int sums = pattern == FO_PATTERN_REDUCE;
+        fo_task *a = task_of(&s, 3, FO_TASK_SEND, sums, 0);
+        fo_task *b = task_of(&s, 3, FO_TASK_SEND, sums, 2 - sums);
+        int32_t peer = a->peer;
+        assert_true(a->peer != b->peer && a->shard != b->shard);
+        a->peer = b->peer;
+        b->peer = peer;
+        refused(&s, "messages on the wrong ring", "rank 3");
     }
 }
 
@@ -526,6 +656,11 @@ int main(void)
         cmocka_unit_test(test_sum_as_a_tree),
         cmocka_unit_test(test_double_contribution),
         cmocka_unit_test(test_wgrad_order),
+        cmocka_unit_test(test_dropped_nested),
+        cmocka_unit_test(test_promised_order),
+        cmocka_unit_test(test_wrong_nesting),
+        cmocka_unit_test(test_lost_machine),
+        cmocka_unit_test(test_swapped_rings),
         cmocka_unit_test(test_wait_cycle),
         cmocka_unit_test(test_rendezvous),
         cmocka_unit_test(test_waits_for_forwarding),

@@ -36,11 +36,12 @@ static char *read_file(const char *path)
     return text;
 }
 
-static void check_golden(const char *name, fo_pattern pattern, const char *strategy, int ranks,
-                         int64_t rows)
+static void check_golden_on(int nodes, const char *name, fo_pattern pattern, const char *strategy,
+                            int ranks, int64_t rows)
 {
     char path[1024];
     fo_schedule_desc desc = describe(pattern, strategy, ranks, rows, 4);
+    desc.nodes = nodes;
     char *now = printed(fo_schedule_print, &desc);
     golden_path(name, path, sizeof path);
     if (getenv("FO_GOLDEN_UPDATE")) {
@@ -53,6 +54,12 @@ static void check_golden(const char *name, fo_pattern pattern, const char *strat
     assert_string_equal(now, expected);
     free(expected);
     free(now);
+}
+
+static void check_golden(const char *name, fo_pattern pattern, const char *strategy, int ranks,
+                         int64_t rows)
+{
+    check_golden_on(0, name, pattern, strategy, ranks, rows);
 }
 
 static void test_golden(void **state)
@@ -69,6 +76,12 @@ static void test_golden(void **state)
     check_golden("block_flash", FO_PATTERN_BLOCK, "flash", 4, 64);
     check_golden("block_none", FO_PATTERN_BLOCK, "none", 3, 48);
     check_golden("block_ring", FO_PATTERN_BLOCK, "ring", 3, 48);
+    check_golden_on(2, "gather_hier", FO_PATTERN_GATHER, "hier", 6, 48);
+    check_golden_on(2, "reduce_hier", FO_PATTERN_REDUCE, "hier", 4, 32);
+    check_golden_on(2, "reduce_none_hier", FO_PATTERN_REDUCE, "none/hier", 4, 32);
+    check_golden_on(2, "joint_hier_2", FO_PATTERN_JOINT, "hier:2", 4, 32);
+    check_golden_on(2, "block_hier", FO_PATTERN_BLOCK, "hier", 4, 32);
+    check_golden_on(2, "reduce_flash_on_2", FO_PATTERN_REDUCE, "flash", 4, 32);
 }
 
 static int count(const char *text, const char *word)
@@ -135,6 +148,31 @@ static void test_no_rows(void **state)
     free(text);
 }
 
+/* Messages between machines are marked, whatever the strategy; every role has its name. */
+static void test_json_machines(void **state)
+{
+    static const char *const roles[] = {"shard",   "full",    "gathered", "acc",
+                                        "partial", "staging", "hidden",   "output"};
+    (void)state;
+    fo_schedule_desc desc = describe(FO_PATTERN_BLOCK, "hier", 6, 48, 1);
+    desc.nodes = 2;
+    char *json = printed(fo_schedule_print_json, &desc), name[64];
+    check_brackets(json);
+    assert_int_equal(count(json, "\"nodes\":2"), 1);
+    /* a shard and a sum of every rank, sent and received */
+    assert_int_equal(count(json, "\"slow\":true"), 6 * 2 * 2);
+    assert_int_equal(count(json, "\"slow\":false"), 6 * 2 * 2 * 4);
+    for (int i = 0; i < FO_BUFFER_ROLES; i++) {
+        snprintf(name, sizeof name, "\"role\":\"%s\"", roles[i]);
+        assert_int_equal(count(json, name), 6);
+    }
+    free(json);
+    desc.nodes = 4;
+    assert_int_equal(fo_schedule_print_json(&desc, stdout), FO_INVALID);
+    assert_int_equal(fo_schedule_print(&desc, stdout), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "works is 3"));
+}
+
 /* A cell with more in it than a line can show stays a line. */
 static void test_crowded(void **state)
 {
@@ -166,9 +204,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),  cmocka_unit_test(test_json),
-        cmocka_unit_test(test_no_rows), cmocka_unit_test(test_crowded),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_golden),        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_machines), cmocka_unit_test(test_no_rows),
+        cmocka_unit_test(test_crowded),       cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,12 +227,14 @@ static void test_default_parts(void **state)
 
 static void test_strategy_text(void **state)
 {
-    static const char *const good[] = {"none",    "slice:4", "ring",     "flash",
-                                       "flash:2", "direct",  "direct:16"};
-    static const char *const bad[] = {"",         "flush",    "flash:", "flash:0",
-                                      "flash:-1", "flash:2x", "none:2", "ring:1",
-                                      "slice: 2", "Flash",    "flas",   "flash:99999999999",
-                                      "flash 2",  "direct:+1"};
+    static const char *const good[] = {"none",    "slice:4",   "ring",      "flash",
+                                       "flash:2", "direct",    "direct:16", "hier",
+                                       "hier:3",  "none/hier", "library",   "library:4"};
+    static const char *const bad[] = {"",         "flush",     "flash:",      "flash:0",
+                                      "flash:-1", "flash:2x",  "none:2",      "ring:1",
+                                      "slice: 2", "Flash",     "flas",        "flash:99999999999",
+                                      "flash 2",  "direct:+1", "none/hier:2", "hier/none",
+                                      "none/",    "hier:0"};
     fo_strategy strategy;
     char text[32], tiny[4];
     (void)state;

@@ -66,12 +66,38 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return mix((a + b) ^ (a * b));
 }
 
-static uint64_t reduced_result(int64_t row, int owner, int ranks)
+/* Of machine m's ranks, for a shard whose owner has local number l: l+1, ..., l. */
+static uint64_t machine_sum(int64_t row, int m, int l, int locals)
 {
-    uint64_t sum = partial(row, (owner + 1) % ranks);
-    for (int i = 2; i <= ranks; i++)
-        sum = plus(sum, partial(row, (owner + i) % ranks));
+    uint64_t sum = partial(row, m * locals + (l + 1) % locals);
+    for (int i = 2; i <= locals; i++)
+        sum = plus(sum, partial(row, m * locals + (l + i) % locals));
     return sum;
+}
+
+/* One machine: j+1, ..., j. */
+static uint64_t reduced_result(int64_t row, int owner, int ranks, int nodes)
+{
+    int locals = ranks / nodes, m = owner / locals, l = owner % locals;
+    uint64_t sum = machine_sum(row, (m + 1) % nodes, l, locals);
+    for (int i = 2; i <= nodes; i++)
+        sum = plus(sum, machine_sum(row, (m + i) % nodes, l, locals));
+    return sum;
+}
+
+/* The shard whose weight gradient rank r takes as its i-th: r, r-1, ..., of its machine and those before. */
+static int wgrad_shard(int r, int i, int ranks, int nodes)
+{
+    int locals = ranks / nodes;
+    int m = (r / locals + nodes - i / locals) % nodes;
+    return m * locals + (r % locals + locals - i % locals) % locals;
+}
+
+/* Machines of the order that is promised. */
+static int nested_nodes(const set *s)
+{
+    fo_strategy_kind kind = s->desc.strategy.kind;
+    return kind == FO_STRATEGY_HIER || kind == FO_STRATEGY_HIER_NONE ? s->desc.nodes : 1;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
@@ -178,11 +204,11 @@ static void compute_row(world *w, int rank, int32_t t)
                                                                   : partial(row, rank);
     }
     if (task->kind == FO_TASK_COMPUTE && task->slot == 1 && !block) {
-        int64_t seen = 0; /* rows of the shards before, in the order r, r-1, ... */
-        int shard = rank;
+        int64_t seen = 0; /* rows of the shards before */
+        int i = 0, shard = rank;
         while (seen + fo_shard_rows(p->rows, p->ranks, shard) <= w->wgrad[rank]) {
             seen += fo_shard_rows(p->rows, p->ranks, shard);
-            shard = (shard + p->ranks - 1) % p->ranks;
+            shard = wgrad_shard(rank, ++i % p->ranks, p->ranks, nested_nodes(w->s));
             if (seen >= p->rows)
                 break;
         }
@@ -369,7 +395,8 @@ static const char *check_outputs(const world *w)
             for (int64_t i = 0; p->buffers[b].role == FO_BUFFER_OUTPUT && i < p->buffers[b].rows;
                  i++)
                 if (w->memory[r][b][i] !=
-                    (gather ? gathered_result(i) : reduced_result(base + i, r, p->ranks)))
+                    (gather ? gathered_result(i)
+                            : reduced_result(base + i, r, p->ranks, nested_nodes(w->s))))
                     return "a result row is wrong";
         if (p->pattern >= FO_PATTERN_GATHER2 && p->pattern != FO_PATTERN_BLOCK &&
             w->wgrad[r] != p->rows)
@@ -417,6 +444,30 @@ static void test_built_programs(void **unused)
                     }
                     destroy(&s);
                 }
+}
+
+/* Rings in a ring, whatever the numbers of machines and of ranks on each. */
+static void test_nested_programs(void **unused)
+{
+    static const char *const nested[] = {"hier:1", "hier:2", "hier:3", "none/hier"};
+    static const int64_t rows[] = {3, 13, 34};
+    (void)unused;
+    for (fo_pattern pattern = FO_PATTERN_GATHER; pattern <= FO_PATTERN_BLOCK; pattern++)
+        for (int i = 0; i < 4; i++)
+            for (int nodes = 1; nodes <= 4; nodes++)
+                for (int locals = 1; locals <= 4; locals++)
+                    for (int m = 0; m < 3; m++) {
+                        set s =
+                            build_on(nodes, pattern, nested[i], nodes * locals, rows[m], 1 + m % 2);
+                        for (uint64_t seed = 0; seed < 4; seed++) {
+                            const char *wrong = run(&s, seed % 2, seed);
+                            if (wrong)
+                                fail_msg("pattern %d %s, %d machines of %d, %lld rows, %s: %s",
+                                         (int)pattern, nested[i], nodes, locals, (long long)rows[m],
+                                         seed % 2 ? "in place" : "copying", wrong);
+                        }
+                        destroy(&s);
+                    }
 }
 
 static void swap_tasks(fo_program *p, int32_t a, int32_t b)
@@ -468,17 +519,32 @@ static void mutate(set *s, uint64_t *random)
     }
 }
 
-/* What the verifier accepts runs right, in every order tried. */
-static void test_broken_programs(void **unused)
+static set any_program(uint64_t random, fo_pattern pattern, const char **strategy)
 {
-    int accepted = 0, rejected = 0;
-    (void)unused;
-    for (uint64_t seed = 1; seed <= 6000; seed++) {
+    *strategy = strategies[random % STRATEGIES];
+    int ranks = 2 + (int)(mix(random) % 5);
+    return build(pattern, *strategy, ranks, 4 + (int64_t)(mix(random + 1) % 16), 1);
+}
+
+static set any_nested(uint64_t random, fo_pattern pattern, const char **strategy)
+{
+    static const char *const nested[] = {"hier:1", "hier:2", "none/hier"};
+    *strategy = nested[random % 3];
+    int nodes = 2 + (int)(mix(random) % 3), locals = 2 + (int)(mix(random + 3) % 2);
+    int64_t rows = 4 + (int64_t)(mix(random + 1) % 16);
+    return build_on(nodes, pattern, *strategy, nodes * locals, rows, 1);
+}
+
+/* What the verifier accepts runs right, in every order tried. */
+static void break_programs(set (*any)(uint64_t, fo_pattern, const char **), int patterns,
+                           uint64_t seeds)
+{
+    uint64_t accepted = 0, rejected = 0;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         uint64_t random = mix(seed);
-        fo_pattern pattern = (fo_pattern)(seed % 4);
-        const char *strategy = strategies[random % STRATEGIES];
-        int ranks = 2 + (int)(mix(random) % 5);
-        set s = build(pattern, strategy, ranks, 4 + (int64_t)(mix(random + 1) % 16), 1);
+        fo_pattern pattern = (fo_pattern)(seed % (uint64_t)patterns);
+        const char *strategy;
+        set s = any(random, pattern, &strategy);
         fo_verdict verdict;
         random = mix(random + 2);
         mutate(&s, &random);
@@ -492,20 +558,34 @@ static void test_broken_programs(void **unused)
             const char *wrong = run(&s, k % 2, seed * 100 + k);
             if (wrong)
                 fail_msg("seed %llu, pattern %d %s, %d ranks, %s: accepted, but %s",
-                         (unsigned long long)seed, (int)pattern, strategy, ranks,
+                         (unsigned long long)seed, (int)pattern, strategy, s.ranks,
                          k % 2 ? "in place" : "copying", wrong);
         }
         destroy(&s);
     }
-    assert_true(accepted > 200);
-    assert_true(rejected > 2000);
+    assert_true(accepted > seeds / 30);
+    assert_true(rejected > seeds / 3);
+}
+
+static void test_broken_programs(void **unused)
+{
+    (void)unused;
+    break_programs(any_program, 4, 6000);
+}
+
+static void test_broken_nested_programs(void **unused)
+{
+    (void)unused;
+    break_programs(any_nested, FO_PATTERN_BLOCK + 1, 3000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_programs),
+        cmocka_unit_test(test_nested_programs),
         cmocka_unit_test(test_broken_programs),
+        cmocka_unit_test(test_broken_nested_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

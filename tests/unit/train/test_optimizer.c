@@ -70,7 +70,8 @@ static void check_adamw(const fo_kernel *kernel, bool decay)
     fo_train_options o = schedule();
     float w[COUNT], g[COUNT], m[COUNT] = {0}, v[COUNT] = {0};
     double rw[COUNT], rm[COUNT] = {0}, rv[COUNT] = {0};
-    fo_parameter p = {.decay = decay, .value = w, .grad = g, .m = m, .v = v, .count = COUNT};
+    fo_parameter p = {.decay = decay};
+    fo_model_piece piece = {.parameter = &p, .value = w, .grad = g, .m = m, .v = v, .count = COUNT};
     for (int i = 0; i < COUNT; i++)
         rw[i] = w[i] = fo_base_random_normal(1, 0, (uint64_t)i);
     for (int step = 1; step <= STEPS; step++) {
@@ -79,7 +80,7 @@ static void check_adamw(const fo_kernel *kernel, bool decay)
             g[i] = fo_base_random_normal(2, (uint64_t)step, (uint64_t)i);
             reference(&o, step, scale, decay, g[i], &rw[i], &rm[i], &rv[i]);
         }
-        fo_train_optimizer_update(kernel, &o, step, scale, &p);
+        fo_train_optimizer_update(kernel, &o, step, scale, &piece);
     }
     for (int i = 0; i < COUNT; i++) {
         double error = fabs(w[i] - rw[i]);
