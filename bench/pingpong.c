@@ -30,16 +30,18 @@ typedef struct bench {
     fo_request back;
     MPI_Request raw[WINDOW];
     MPI_Status statuses[WINDOW];
+    int64_t until_ns; /* deadline of waits */
     double seconds;
     size_t first, last;
     int slow; /* figures not within the limit */
 } bench;
 
-static fo_status finish(fo_endpoint *e, fo_request *request)
+static fo_status finish(bench *b, fo_request *request)
 {
+    fo_endpoint *e = b->endpoint;
     fo_status status;
     while ((status = e->ops->test(e, request)) == FO_IN_PROGRESS) {
-        status = e->ops->wait(e, fo_base_clock_ns() + e->deadline_ns);
+        status = e->ops->wait(e, b->until_ns);
         if (status != FO_OK)
             return status;
     }
@@ -76,7 +78,7 @@ static fo_status our_bounce(bench *b, size_t bytes)
         fo_status status = sends ? e->ops->isend(e, request, 1 - e->rank, TAG, b->out, bytes, 0)
                                  : e->ops->irecv(e, request, 1 - e->rank, TAG, b->in, bytes);
         if (status == FO_OK)
-            status = finish(e, request);
+            status = finish(b, request);
         if (status != FO_OK)
             return status;
     }
@@ -108,11 +110,11 @@ static fo_status our_window(bench *b, size_t bytes)
         status = e->rank == 0 ? e->ops->isend(e, &b->requests[i], 1, TAG, b->out, bytes, 0)
                               : e->ops->irecv(e, &b->requests[i], 0, TAG, b->in, bytes);
     for (int i = 0; i < WINDOW && status == FO_OK; i++)
-        status = finish(e, &b->requests[i]);
+        status = finish(b, &b->requests[i]);
     if (status == FO_OK)
         status = e->rank == 0 ? e->ops->irecv(e, &b->back, 1, TAG, b->in, 4)
                               : e->ops->isend(e, &b->answer, 0, TAG, b->out, 4, 0);
-    return status == FO_OK ? finish(e, e->rank == 0 ? &b->back : &b->answer) : status;
+    return status == FO_OK ? finish(b, e->rank == 0 ? &b->back : &b->answer) : status;
 }
 
 /* ---- measuring ---- */
@@ -134,6 +136,7 @@ static fo_status turn(bench *b, bool window, int way, size_t bytes, int count, d
         keep_requests(b, way == FIXED);
     MPI_Barrier(MPI_COMM_WORLD);
     int64_t begin = 0;
+    b->until_ns = fo_base_clock_ns() + b->endpoint->deadline_ns;
     for (int i = -1; i < count && status == FO_OK; i++) { /* the first is not measured */
         if (i == 0)
             begin = fo_base_clock_ns();

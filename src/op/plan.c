@@ -12,6 +12,9 @@
 /* A message should be worth its descriptor: at least this many bytes, unless the slice is smaller. */
 enum { MESSAGE_BYTES = 32768 };
 
+/* Between looks at the messages from inside a tile. */
+enum { LOOK_NS = 500000 };
+
 /* Of all rows, at least, on an emulated device. */
 enum { EMULATED_TILES = 128 };
 
@@ -71,8 +74,11 @@ static void explain(fo_plan *plan)
         why = "one rank has nothing to communicate";
     else if (!plan->desc.overlap)
         why = "the default";
-    else if (plan->strategy.kind == FO_STRATEGY_NONE)
+    else if (plan->strategy.kind == FO_STRATEGY_NONE ||
+             plan->strategy.kind == FO_STRATEGY_HIER_NONE)
         why = "as asked for: nothing is overlapped";
+    else if (plan->strategy.kind == FO_STRATEGY_HIER && fo_group_nodes(plan->group) == 1)
+        why = "as asked for, but as flash: one machine, or not equally many ranks on each";
     snprintf(plan->explain, sizeof plan->explain,
              "%s: %s, %s (%s): %d ranks, %lld rows in %d slices, %d sends of %lld-row messages, "
              "wire %s, computation %s on %s",
@@ -110,8 +116,8 @@ static fo_status create_attention(fo_plan *plan)
                               .head_dim = a->head_dim,
                               .dtype = plan->desc.dtype,
                               .dropout = a->dropout,
-                              .head_offset = a->head_offset +
-                                             (int)(a->first_sequence * a->total_heads),
+                              .head_offset =
+                                  a->head_offset + (int)(a->first_sequence * a->total_heads),
                               .total_heads = a->total_heads,
                               .runs = runs,
                               .run_count = count};
@@ -196,8 +202,9 @@ static void choose_tiles(fo_plan *plan)
 static fo_status lay_out_slices(fo_plan *plan)
 {
     const fo_program *program = plan->program;
+    fo_strategy_kind kind = plan->strategy.kind;
     bool chunks =
-        plan->strategy.kind == FO_STRATEGY_NONE || plan->strategy.kind == FO_STRATEGY_SLICE;
+        kind == FO_STRATEGY_NONE || kind == FO_STRATEGY_SLICE || kind == FO_STRATEGY_HIER_NONE;
     if (!plan->kernel->slice)
         return FO_OK;
     plan->slice_rows = calloc((size_t)program->task_count + 1, sizeof *plan->slice_rows);
@@ -299,8 +306,7 @@ static bool attention_apart(const fo_plan *plan, fo_op op)
     return plan->desc.op == op && plan->desc.attention.first;
 }
 
-static void bind_arguments(fo_plan *plan, const fo_plan_args *args,
-                           void *external[FO_BUFFER_ROLES])
+static void bind_arguments(fo_plan *plan, const fo_plan_args *args, void *external[FO_BUFFER_ROLES])
 {
     for (int role = 0; role < FO_BUFFER_ROLES; role++)
         external[role] = fo_op_describe_external(plan, args, (fo_buffer_role)role);
@@ -315,6 +321,20 @@ static fo_status check_idle(const fo_plan *plan)
                          "%s: executed while an execution that was started is running, expected "
                          "fo_plan_finish before",
                          plan->name);
+}
+
+static void look(void *plan)
+{
+    fo_exec_look(((fo_plan *)plan)->exec);
+}
+
+/* Where messages move only inside the library's calls, they are looked at from inside long tiles too. Transports whose
+ * receivers read in place need nobody to move anything. */
+static void look_inside_tiles(fo_plan *plan, bool on)
+{
+    fo_endpoint *endpoint = fo_group_endpoint(plan->group);
+    if (!(endpoint->ops->caps & FO_TRANSPORT_VIEW))
+        fo_kernel_set_progress(on ? look : NULL, plan, LOOK_NS);
 }
 
 fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
@@ -332,8 +352,10 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
         plan->kernel->attention_begin(plan->attention);
     if (status == FO_OK && attention_apart(plan, FO_ATTENTION_FORWARD))
         status = fo_op_compute_attention(plan);
+    look_inside_tiles(plan, true);
     if (status == FO_OK)
         status = fo_exec_run(plan->exec, external, plan);
+    look_inside_tiles(plan, false);
     if (status == FO_OK && attention_apart(plan, FO_ATTENTION_BACKWARD))
         status = fo_op_compute_attention(plan);
     plan->args = NULL;
@@ -365,7 +387,9 @@ fo_status fo_plan_finish(fo_plan *plan)
 {
     if (!plan->exec || !fo_exec_started(plan->exec))
         return FO_OK;
+    look_inside_tiles(plan, true);
     fo_status status = fo_exec_finish(plan->exec);
+    look_inside_tiles(plan, false);
     plan->args = NULL;
     return status;
 }

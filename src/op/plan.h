@@ -25,9 +25,9 @@ struct fo_plan {
         *slice_rows; /* by task, of the product it belongs to; NULL where the kernel does not ask */
     fo_exec *exec;
     fo_op_library *library; /* strategy library: instead of a program and an executor */
-    fo_gemm *gemm;   /* forward or dgrad, NULL without a weight */
-    fo_gemm *gemm2;  /* MLP: the second product */
-    fo_wgrad *wgrad; /* backward */
+    fo_gemm *gemm;          /* forward or dgrad, NULL without a weight */
+    fo_gemm *gemm2;         /* MLP: the second product */
+    fo_wgrad *wgrad;        /* backward */
     fo_attention *attention;
     void *packed, *packed2; /* w and w2 as the GEMM wants them */
     const float *packed_from, *packed2_from;
