@@ -287,7 +287,7 @@ check_checkpoints() # kind
 
 one_run() # kind transport ranks
 {
-    local bound=$death_bound size
+    local bound=$death_bound
     number=$((number + 1))
     tag=$$-$(printf %06d $number)
     run=$work/run

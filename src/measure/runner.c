@@ -11,6 +11,7 @@
 #include "measure/measure.h"
 #include "measure/progress.h"
 #include "measure/result.h"
+#include "measure/spelling.h"
 #include "transport/machine.h"
 
 enum { ALONE = -1, LINK_REPEATS = 7, LINK_REPEATS_EMULATED = 1 };
@@ -185,16 +186,28 @@ static fo_status take_turns(runner *r)
 
 /* ---- results ----------------------------------------------------------------------------------------- */
 
+/* Compared with the first strategy that adds in the same order; -1: there is nothing to compare. */
+static int same_bits(const runner *r, int s)
+{
+    const fo_measure_strategy *strategies = r->rank.bench->strategies;
+    int sums = fo_measure_spelling_sums(&strategies[s]), like = 0;
+    if (r->rank.setup.emulated || sums < 0)
+        return -1;
+    while (like < s &&
+           (!r->rank.subjects[like] || fo_measure_spelling_sums(&strategies[like]) != sums))
+        like++;
+    return r->hashes[s] == r->hashes[like];
+}
+
 static void fill_row(const runner *r, int s, fo_measure_row *row)
 {
     const samples *of = &r->of[s];
-    int first = fo_measure_rank_first(&r->rank);
     row->samples = of->count;
     row->t_ms = fo_base_median(of->t, of->count);
     row->low_ms = fo_base_percentile(of->t, of->count, 0.1);
     row->high_ms = fo_base_percentile(of->t, of->count, 0.9);
     row->exposed_ms = fo_base_median(of->exposed, of->count);
-    row->bits = r->rank.setup.emulated ? -1 : r->hashes[s] == r->hashes[first];
+    row->bits = same_bits(r, s);
     snprintf(row->note, sizeof row->note, "%s",
              !r->rank.subjects[s] ? r->rank.notes[s]
              : of->count          ? ""

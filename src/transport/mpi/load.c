@@ -126,7 +126,8 @@ static fo_status open_module(const char *path, const fo_mpi_shim **shim)
     const fo_mpi_shim *(*get)(void);
     *(void **)&get = dlsym(module, FO_MPI_SHIM_SYMBOL);
     const fo_mpi_shim *table = get ? get() : NULL;
-    if (!table || table->version != FO_MPI_SHIM_VERSION)
+    bool handles_fit = table && (table->request_bytes == 4 || table->request_bytes == 8);
+    if (!handles_fit || table->version != FO_MPI_SHIM_VERSION)
         return fo_base_error(
             FO_UNSUPPORTED,
             "%s is of another version of this program (%d, expected %d); install both together",

@@ -24,8 +24,7 @@ enum {
 /* scratch[MADE_FOR] of a collective whose scratch[HANDLE] is memory to free */
 #define KEEPS_MEMORY UINT64_MAX
 
-/* A send this short is over when it is posted, as a rule: worth a look. Nor is it worth a persistent request: Open
- * MPI takes a longer way for these than for others. */
+/* A message this short is not worth a persistent request: Open MPI takes a longer way for these than for others. */
 enum { SHORT_BYTES = 4096 };
 enum { MOST_RESULTS = 256 };
 enum { LOOKS_A_CLOCK = 16 };
@@ -127,10 +126,19 @@ static char *handle_at(mpi_engine *engine, int place)
     return engine->handles + (size_t)place * (size_t)engine->shim->request_bytes;
 }
 
+/* Of either size there is, without a call. */
+static void copy_handle(const mpi_engine *engine, void *to, const void *from)
+{
+    if (engine->shim->request_bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else
+        memcpy(to, from, sizeof(uint32_t));
+}
+
 void fo_transport_mpi_track(mpi_engine *engine, fo_request *request, const void *handle)
 {
     int place = engine->count++;
-    memcpy(handle_at(engine, place), handle, (size_t)engine->shim->request_bytes);
+    copy_handle(engine, handle_at(engine, place), handle);
     engine->owners[place] = request;
     request->scratch[PLACE] = (uint64_t)place;
     request->scratch[SINCE] = engine->pass;
@@ -193,7 +201,7 @@ static void fill_place(mpi_engine *engine, int place)
     if (place >= engine->count)
         return;
     int last = --engine->count;
-    memcpy(handle_at(engine, place), handle_at(engine, last), (size_t)engine->shim->request_bytes);
+    copy_handle(engine, handle_at(engine, place), handle_at(engine, last));
     engine->owners[place] = engine->owners[last];
     engine->owners[place]->scratch[PLACE] = (uint64_t)place;
     trim(engine);
@@ -324,15 +332,6 @@ static fo_status post(mpi_endpoint *mpi, fo_request *request, int kind, int peer
                      : start_once(mpi, request, kind, peer, tag, buffer, bytes, handle);
     if (error)
         return fo_transport_mpi_error(engine, error, "posting a message");
-    if (kind == FO_REQUEST_SEND && bytes <= SHORT_BYTES && 0) {
-        bool done = false;
-        fo_mpi_result result;
-        error = engine->shim->test(handle, false, &done, &result);
-        if (!error && done && !result.error) {
-            fo_transport_mpi_done(engine, request);
-            return FO_OK;
-        }
-    }
     fo_transport_mpi_track(engine, request, handle);
     return FO_OK;
 }
@@ -444,23 +443,22 @@ static fo_status mpi_wait(fo_endpoint *endpoint, int64_t until_ns)
 {
     mpi_engine *engine = fo_transport_mpi_of(endpoint)->engine;
     fo_status status = FO_OK;
-    int64_t begin = 0, now = 0;
-    for (int look = 0; !has_news(engine); look++) {
-        /* most waits are for the one that was asked for last */
-        status = engine->asked && look % LOOKS_A_CLOCK != LOOKS_A_CLOCK - 1 ? look_at(engine, engine->asked)
-                                                            : pass(engine);
+    int64_t begin = 0;
+    bool naps = false;
+    for (int look = 1; !has_news(engine); look++) {
+        /* the clock costs as much as a look; and most waits are for the one that was asked for last */
+        bool brief = !naps && look % LOOKS_A_CLOCK != 0;
+        status = brief && engine->asked ? look_at(engine, engine->asked) : pass(engine);
         if (status != FO_OK)
             return status;
-        if (has_news(engine))
-            break;
-        if (look % LOOKS_A_CLOCK != 0 && engine->spin_ns > 0 && begin &&
-            now - begin < engine->spin_ns)
+        if (brief || has_news(engine))
             continue;
-        now = fo_base_clock_ns();
+        int64_t now = fo_base_clock_ns();
         begin = begin ? begin : now;
         if (now >= until_ns)
             break;
-        if (now - begin >= engine->spin_ns)
+        naps = now - begin >= engine->spin_ns;
+        if (naps)
             fo_transport_mpi_nap(now - begin,
                                  until_ns - now < MOST_NAP_NS ? until_ns - now : MOST_NAP_NS);
     }
