@@ -44,7 +44,7 @@ measure()
     [ "$4" = forward ] || words=(--backward)
     # of the whole MLP the library has no collective: an operator at a time
     [ "$3" != mlp ] || strategies=$(sed -E 's/(library(:[0-9]+)?)/\1+apart/g' <<<"$strategies")
-    timeout 600 "$root/tools/netlab.sh" --mpi "$1" --rate "$2" -- "$program" bench "$3" --rows "$rows" --dim "$dim" --ffn "$6" \
+    timeout 120 "$root/tools/netlab.sh" --mpi "$1" --rate "$2" -- "$program" bench "$3" --rows "$rows" --dim "$dim" --ffn "$6" \
         --dtype "$5" --wire "$5" --threads 1 --overlap "$strategies" --repeat "$repeat" --csv "${words[@]}" \
         >"$work/out" 2>"$work/err" </dev/null || code=$?
     if [ $code -ne 0 ]; then
@@ -73,7 +73,8 @@ table()
         kind = name; sub(/[:+].*/, "", kind)
         if (!((key, kind) in best) || time + 0 < best[key, kind] + 0) best[key, kind] = time
         if (name != "flash" && (!(key in rival) || time + 0 < rival[key] + 0)) { rival[key] = time; whose[key] = name }
-        if ($at["bitwise_equal"] == "false") differ[key] = 1
+        # a library adds in an order and a precision of its own
+        if (kind != "library" && $at["bitwise_equal"] == "false") differ[key] = 1
     }
     END {
         printf "%-8s%-6s%-7s%-9s%-5s%6s %9s%9s | %8s%8s%8s%8s | %-14s%8s  %s\n", "mpi", "rate", "what", "pass", "type",

@@ -65,23 +65,22 @@ static void stay(void)
 
 int cli_usage(const char *verb, const char *format, ...)
 {
+    char sentence[1200];
     va_list arguments;
     va_start(arguments, format);
-    if (fo_job_speaks()) { /* every process of a job finds the same */
-        fprintf(stderr, "flashoverlap%s%s: ", verb ? " " : "", verb ? verb : "");
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
-    }
+    vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    stay();
+    cli_complain(verb, sentence); /* every process of a job finds the same */
     return EXIT_BAD_USAGE;
 }
 
 void cli_complain(const char *verb, const char *sentence)
 {
+    char line[1300];
     fflush(stdout);
-    if (fo_job_speaks())
-        fprintf(stderr, "flashoverlap %s: %s\n", verb, sentence);
+    snprintf(line, sizeof line, "flashoverlap%s%s: %s", verb ? " " : "", verb ? verb : "",
+             sentence);
+    fo_job_say(line);
     stay();
 }
 

@@ -44,6 +44,7 @@ foreach(wrapper mpicc.openmpi mpicc.mpich mpicc)
   target_include_directories(fo_mpi_${family}_library SYSTEM INTERFACE ${includes})
   target_link_libraries(fo_mpi_${family}_library INTERFACE ${links})
   add_library(fo_mpi_${family} MODULE ${shim})
+  add_dependencies(fo_transport fo_mpi_${family}) # they speak one version of shim.h
   target_include_directories(fo_mpi_${family} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(fo_mpi_${family} PRIVATE fo_mpi_${family}_library)
   set_target_properties(fo_mpi_${family} PROPERTIES PREFIX lib OUTPUT_NAME flashoverlap-mpi-${family}

@@ -32,6 +32,14 @@ bool fo_job_first(void);
 /* Whether this process says what went wrong: of the processes that end for the same reason, one does. */
 bool fo_job_speaks(void);
 
+/* Says a line on standard error, once for the job: does nothing unless fo_job_speaks(). In a job a small process of its
+ * own says it, which outlives this one: launchers kill what is left of a job within milliseconds of a death. */
+void fo_job_say(const char *line);
+
+/* What to do next, should this process be killed before it can say what went wrong itself: follows the sentence, as in
+ * "; go on with --resume DIR (step 40)". Outside a job it does nothing. */
+void fo_job_advise(const char *advice);
+
 /* Leaves the job: the last call of a program, from the thread that ran groups. `code`: how the process is
  * going to exit; with another than 0 nobody is waited for. Returns the exit code. Does nothing outside a
  * job. A program that returns 0 without it leaves when it exits. */

@@ -137,11 +137,26 @@ static fo_status evaluate(run *r)
     return fo_train_log_evaluation(r->worker.job, r->step, r->val_loss);
 }
 
+/* For a rank that is killed before it can say it. */
+static void advise(const fo_train_job *job, const char *directory, int64_t step)
+{
+    char advice[560];
+    if (directory && step)
+        snprintf(advice, sizeof advice, "; go on with --resume %.480s (step %" PRId64 ")",
+                 directory, step);
+    else
+        snprintf(advice, sizeof advice, "; nothing was saved%s",
+                 job->options.out ? " yet" : ": use --out and --save-every");
+    fo_job_advise(advice);
+}
+
 static fo_status save(run *r)
 {
     fo_status status = fo_train_together(r->worker.group, fo_train_save(&r->worker, r->step));
     if (status == FO_OK && first_rank(r))
         fo_train_progress_saved(r->worker.job, r->step);
+    if (status == FO_OK)
+        advise(r->worker.job, r->worker.job->options.out, r->step);
     return status;
 }
 
@@ -202,6 +217,7 @@ static fo_status take_steps(run *r)
     const fo_train_job *job = r->worker.job;
     fo_status status = FO_OK;
     r->begin_ns = fo_base_clock_ns();
+    advise(job, job->resume[0] ? job->options.resume : NULL, job->done);
     for (int64_t step = job->done + 1; status == FO_OK && step <= job->options.steps; step++) {
         fo_train_values values;
         status = fo_train_step(&r->worker, step, &values);

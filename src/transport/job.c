@@ -12,9 +12,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport/herald.h"
 #include "transport/job.h"
 
 typedef struct launcher {
@@ -140,6 +142,17 @@ int fo_job_end(int code)
 void fo_transport_job_on_end(int (*end)(int code))
 {
     atomic_store(&end_hook, end);
+}
+
+void fo_job_say(const char *line)
+{
+    if (fo_job_speaks() && !fo_transport_herald_say(line))
+        fprintf(stderr, "%s\n", line);
+}
+
+void fo_job_advise(const char *advice)
+{
+    fo_transport_herald_advise(advice);
 }
 
 void fo_transport_job_set_speaker(bool speaks)

@@ -53,6 +53,7 @@ static fo_lifeline *make(const fo_lifeline_options *options, fo_failure *failure
     l->silence_ns = options->silence_ns > LEAST_SILENCE_NS ? options->silence_ns : LEAST_SILENCE_NS;
     l->beat_ns = between(50 * MS, l->silence_ns / 10, 1000 * MS);
     l->failure = failure;
+    l->on_failure = options->on_failure;
     l->pid = getpid();
     l->epoll = l->wake = l->listener = -1;
     l->peer_count = l->rank == 0 ? l->size : 1;
@@ -266,6 +267,12 @@ fo_status fo_transport_lifeline_open(const fo_lifeline_options *options, fo_fail
 }
 
 /* ---- what others ask ---- */
+
+const void *fo_transport_lifeline_key(const fo_lifeline *l, int *bytes)
+{
+    *bytes = LINE_KEY;
+    return l->offer.key;
+}
 
 void fo_transport_lifeline_declare(fo_lifeline *l, int rank, const char *cause)
 {

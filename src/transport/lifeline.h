@@ -24,6 +24,9 @@ typedef struct fo_lifeline_options {
     int64_t silence_ns;     /* without a beat for so long: stopped or cut off */
     fo_lifeline_exchange exchange;
     void *exchange_arg;
+    /* Called once by the thread when `failure` is set, after the others were told; `speaks` as
+     * fo_transport_lifeline_speaks. NULL: nobody asks. */
+    void (*on_failure)(bool speaks);
 } fo_lifeline_options;
 
 /* Collective; calls the exchange twice. Opens the connections and starts the thread. `failure`: zeroed, stays in
@@ -32,6 +35,9 @@ typedef struct fo_lifeline_options {
  * below take it and do nothing. A silence_ns below 250 ms counts as that. */
 fo_status fo_transport_lifeline_open(const fo_lifeline_options *options, fo_failure *failure,
                                      fo_lifeline **lifeline);
+
+/* What all ranks of this lifeline know and nobody else: *bytes of it. */
+const void *fo_transport_lifeline_key(const fo_lifeline *lifeline, int *bytes);
 
 /* Declares `rank` failed because of `cause`, here at once and everywhere soon. The first cause wins. Any
  * thread. */

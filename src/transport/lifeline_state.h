@@ -37,6 +37,7 @@ struct fo_lifeline {
     const fo_place *places;
     int64_t silence_ns, beat_ns;
     fo_failure *failure;
+    void (*on_failure)(bool speaks);
     pthread_t thread;
     pid_t pid; /* a forked child has none of this */
     int epoll, wake, listener;

@@ -6,9 +6,7 @@
 #include "transport/shm/shm.h"
 
 static const fo_transport *const transports[] = {
-    &fo_transport_shm,
-    &fo_transport_self,
-    &fo_transport_mpi, /* in a job of a launcher only */
+    &fo_transport_shm, &fo_transport_self, &fo_transport_mpi, /* in a job of a launcher only */
 };
 
 const fo_transport *fo_transport_at(int index)

@@ -53,7 +53,7 @@ typedef struct fo_request {
 
 /* A collective of the transport's own library, for comparison. Counts are in elements, by rank. */
 typedef enum fo_collective_kind {
-    FO_COLLECTIVE_ALL_GATHER,    /* send: counts[rank] elements; recv: those of all ranks, in rank order */
+    FO_COLLECTIVE_ALL_GATHER, /* send: counts[rank] elements; recv: those of all ranks, in rank order */
     FO_COLLECTIVE_REDUCE_SCATTER /* send: the sum of counts; recv: counts[rank] elements, summed */
 } fo_collective_kind;
 typedef struct fo_collective {
@@ -135,7 +135,7 @@ typedef struct fo_place {
 struct fo_endpoint {
     const fo_transport_ops *ops;
     int rank, size;
-    int64_t deadline_ns; /* length of a wait without progress that is an error */
+    int64_t deadline_ns;    /* length of a wait without progress that is an error */
     const fo_place *places; /* [size]; NULL: all on this machine */
 };
 

@@ -16,16 +16,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "flashoverlap/job.h"
+#include "transport/herald.h"
 #include "transport/job.h"
 #include "transport/machine.h"
 #include "transport/mpi/mpi.h"
 
-#define SPIN_US 50
+#define SPIN_US 200
 #define LEAST_TAG_MOST ((1 << 20) - 1)
 #define RETURN_NS INT64_C(10000000000) /* how long ranks wait for each other once one has failed */
 #define LAST_WORDS_NS 300000000
 #define MEETING_NAP_NS 2000000
-#define LEAST_SILENCE_NS INT64_C(5000000000)
+#define LEAST_SILENCE_NS INT64_C(2000000000)
+#define ABORT_NAPS 200 /* ms */
 
 /* What every process tells the others. */
 typedef struct hello {
@@ -77,7 +79,7 @@ static bool finish(void *request, bool look, int64_t limit_ns)
     for (;;) {
         bool done = false;
         fo_mpi_result result;
-        if (me.shim->test(request, false, &done, &result))
+        if (me.shim->test(request, false, 1, &done, &result))
             return false;
         if (done)
             return result.error == 0;
@@ -181,6 +183,26 @@ static void at_exit(int code, void *arg)
     fo_transport_mpi_end(code);
 }
 
+/* Of the lifeline's thread: what is to be said should this process not live to say it. */
+static void hold_words(bool speaks)
+{
+    char line[1200];
+    fo_transport_failure_report(&me.failure, FO_PEER);
+    snprintf(line, sizeof line, "flashoverlap: %s", fo_last_error());
+    fo_transport_herald_hold(speaks ? line : NULL);
+}
+
+/* A message library that finds a peer gone may end the process before the lifeline has told of the death: it is
+ * given the time to. */
+static void on_abort(int number)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (int i = 0; i < ABORT_NAPS && !fo_transport_herald_holds(); i++)
+        nanosleep(&nap, NULL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 /* Initialises MPI; checks that its job is the launcher's. */
 static fo_status begin_mpi(const fo_job *job)
 {
@@ -188,12 +210,15 @@ static fo_status begin_mpi(const fo_job *job)
     fo_status status = fo_transport_mpi_load(&me.shim);
     if (status != FO_OK)
         return status;
+    if (job->size > 1)
+        fo_transport_herald_open(); /* without one this process speaks for itself */
     int error = me.shim->init(&me.job);
     if (error) {
         me.shim->explain(error, words, sizeof words);
         return fo_base_error(FO_UNSUPPORTED, "%s can't be initialised: %s", me.shim->name, words);
     }
     me.pid = getpid();
+    signal(SIGABRT, on_abort);
     fo_transport_job_on_end(fo_transport_mpi_end);
     status = check_size(job);
     if (status == FO_OK && me.job.tag_most < LEAST_TAG_MOST)
@@ -244,6 +269,16 @@ static fo_status check_ranks(int ranks)
         *job.launcher ? job.launcher : "the launcher", me.job.size, ranks, me.job.size);
 }
 
+static void meet_heralds(void)
+{
+    char name[160];
+    int bytes;
+    const void *key = fo_transport_lifeline_key(me.lifeline, &bytes);
+    snprintf(name, sizeof name, "flashoverlap: rank %d on %s: died (pid %lld)", me.job.rank,
+             me.places[me.job.rank].host, (long long)getpid());
+    fo_transport_herald_meet(key, bytes, name);
+}
+
 static fo_status open_lifeline(int64_t deadline_ns)
 {
     if (me.lifeline)
@@ -256,11 +291,14 @@ static fo_status open_lifeline(int64_t deadline_ns)
         .silence_ns = deadline_ns / 2 > LEAST_SILENCE_NS ? deadline_ns / 2 : LEAST_SILENCE_NS,
         .exchange = exchange,
         .exchange_arg = &deadline_ns,
+        .on_failure = hold_words,
     };
     memset(&me.failure, 0, sizeof me.failure);
     if (me.hosts_differ)
         me.failure.places = me.places;
     fo_status status = fo_transport_lifeline_open(&options, &me.failure, &me.lifeline);
+    if (me.lifeline)
+        meet_heralds();
     static bool hooked;
     if (!hooked) /* behind the lifeline's own, hence called before it */
         hooked = on_exit(at_exit, NULL) == 0;
@@ -349,6 +387,7 @@ static fo_status end_failed(mpi_engine *engine, fo_status own, bool exchanged)
     if (me.failure.rank != me.job.rank)
         status = FO_PEER;
     me.broken = !exchanged;
+    fo_transport_herald_heard();
     if (exchanged) {
         choose_witness(&me.failure);
         if (me.results[me.failure.rank].status > FO_IN_PROGRESS)
@@ -487,6 +526,7 @@ int fo_transport_mpi_end(int code)
     if (!me.shim || me.left || me.pid != getpid())
         return code;
     me.left = true;
+    fo_transport_herald_goodbye();
     if (code != 0) {
         leave_with_error(code);
     } else {

@@ -27,7 +27,7 @@ enum {
 /* A message this short is not worth a persistent request: Open MPI takes a longer way for these than for others. */
 enum { SHORT_BYTES = 4096 };
 enum { MOST_RESULTS = 256 };
-enum { LOOKS_A_CLOCK = 16 };
+enum { LOOKS_A_CLOCK = 16, FEW = 4 };
 /* A wait sleeps for a part of the time it has lasted, so that it ends late by that part at most. */
 enum { NAP_PART = 32, LEAST_NAP_NS = 1000, MOST_NAP_NS = 250000 };
 /* A pass that took so long has moved bytes, and more may be waiting; progress() goes on for so long at most. */
@@ -207,14 +207,14 @@ static void fill_place(mpi_engine *engine, int place)
     trim(engine);
 }
 
-/* Moves messages, and looks at one request in flight. */
-static fo_status look_at(mpi_engine *engine, fo_request *request)
+/* Moves messages, and looks at one request in flight, a few times. */
+static fo_status look_at(mpi_engine *engine, fo_request *request, int looks)
 {
     fo_mpi_result result;
     bool done = false;
     int place = (int)request->scratch[PLACE];
     int error = engine->shim->test(handle_at(engine, place), request->kind == FO_REQUEST_RECV,
-                                   &done, &result);
+                                   looks, &done, &result);
     if (error)
         return fo_transport_mpi_error(engine, error, "moving messages");
     if (done) {
@@ -231,7 +231,7 @@ static fo_status pass(mpi_engine *engine)
     int places[MOST_RESULTS], done = 0, error;
     engine->pass++;
     if (engine->count == 1)
-        return look_at(engine, engine->owners[0]);
+        return look_at(engine, engine->owners[0], 1);
     if (engine->count == 0)
         error = engine->shim->poll(engine->poll_comm);
     else
@@ -395,7 +395,9 @@ static fo_status mpi_test(fo_endpoint *endpoint, fo_request *request)
         engine->asked = request;
         return FO_IN_PROGRESS;
     }
-    fo_status status = request->kind == FO_REQUEST_SEND && engine->count > 4 ? pass(engine) : look_at(engine, request);
+    /* several sends are often done together, and cheaper to look at together */
+    bool together = request->kind == FO_REQUEST_SEND && engine->count > FEW;
+    fo_status status = together ? pass(engine) : look_at(engine, request, 1);
     if (status != FO_OK)
         return status;
     if (request->state == POSTED) {
@@ -445,14 +447,14 @@ static fo_status mpi_wait(fo_endpoint *endpoint, int64_t until_ns)
     fo_status status = FO_OK;
     int64_t begin = 0;
     bool naps = false;
-    for (int look = 1; !has_news(engine); look++) {
+    while (status == FO_OK && !has_news(engine)) {
         /* the clock costs as much as a look; and most waits are for the one that was asked for last */
-        bool brief = !naps && look % LOOKS_A_CLOCK != 0;
-        status = brief && engine->asked ? look_at(engine, engine->asked) : pass(engine);
-        if (status != FO_OK)
-            return status;
-        if (brief || has_news(engine))
-            continue;
+        if (!naps && engine->asked)
+            status = look_at(engine, engine->asked, LOOKS_A_CLOCK);
+        if (status == FO_OK && !has_news(engine))
+            status = pass(engine);
+        if (status != FO_OK || has_news(engine))
+            break;
         int64_t now = fo_base_clock_ns();
         begin = begin ? begin : now;
         if (now >= until_ns)
@@ -464,7 +466,7 @@ static fo_status mpi_wait(fo_endpoint *endpoint, int64_t until_ns)
     }
     engine->untold = 0;
     engine->waits++;
-    return has_failed(engine) ? say_failed(engine) : FO_OK;
+    return has_failed(engine) ? say_failed(engine) : status;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------- */

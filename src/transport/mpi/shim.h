@@ -63,8 +63,8 @@ typedef struct fo_mpi_shim {
     int (*start)(void *request);
     int (*drop)(void *request);
 
-    /* Moves messages of all requests, and says whether this one is done. */
-    int (*test)(void *request, bool receives, bool *done, fo_mpi_result *result);
+    /* Moves messages of all requests, and says whether this one is done; looks up to `looks` times. */
+    int (*test)(void *request, bool receives, int looks, bool *done, fo_mpi_result *result);
     /* The same for `count` requests side by side: *done of them are, their places and results. Room for `most`
      * of these. */
     int (*test_some)(int count, void *requests, int most, int *done, int *places,
