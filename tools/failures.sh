@@ -109,7 +109,7 @@ start()
         ;;
     esac
     printf '%q ' "${command[@]}" >"$run/command"
-    # the launcher itself must not load the helper: Open MPI's passes its environment on
+    # a launcher loads the helper too, and passes its environment on to the ranks
     FO_TEST_TAG=$tag TMPDIR=$run/tmp setsid env "${words[@]}" "${command[@]}" >"$run/stdout" 2>"$run/stderr" \
         </dev/null &
     parent=$!

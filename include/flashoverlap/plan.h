@@ -60,7 +60,8 @@
  * order j+1, j+2, ..., j (mod N), each running sum rounded to desc.wire when it travels; bias comes
  * last. dw and db accumulate over shards in the order r, r-1, ..., r-N+1 and inside a shard over
  * blocks of FO_WGRAD_ROWS rows. So results are bitwise identical across strategies (in the direct form
- * with a bf16 wire: among direct forms), transports and repeated runs for the same N and types.
+ * with a bf16 wire: among direct forms; hierarchical ones, whose sums are nested as schedule.h says, among
+ * themselves), transports and repeated runs for the same N and types. The library's own collectives promise nothing.
  */
 #ifndef FLASHOVERLAP_PLAN_H
 #define FLASHOVERLAP_PLAN_H
@@ -123,7 +124,7 @@ typedef struct fo_plan_desc {
     fo_dtype y_dtype;    /* COLUMN_FORWARD only */
     fo_activation act;   /* COLUMN_FORWARD, MLP_FORWARD and ROW_BACKWARD */
     const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m",
-                              "hier", "hier:m" (fo_group_nodes), "library", "library:k" (the
+                              "hier", "hier:m", "none/hier" (fo_group_nodes), "library", "library:k" (the
                               transport's own collectives, for comparison); NULL: "flash" */
     const char *name;    /* for messages and reports, copied; NULL: the operation's name */
     fo_plan_attention attention; /* ATTENTION_FORWARD and ATTENTION_BACKWARD */

@@ -136,7 +136,8 @@ static void serve(herald *h, int from)
 /* The process has ended. */
 static void conclude(herald *h)
 {
-    speak(h, h->held, h->advice);
+    if (!h->left)
+        speak(h, h->held, h->advice);
     if (!h->left && !*h->held && *h->name && first(h, 'd')) {
         rest(YIELD_NS);
         speak(h, h->name, h->advice);

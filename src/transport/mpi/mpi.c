@@ -84,10 +84,9 @@ bool fo_transport_mpi_returns(const mpi_engine *engine)
 }
 
 /* The mark is not for people. */
-fo_status fo_transport_mpi_failed(const mpi_engine *engine, fo_status status)
+fo_status fo_transport_mpi_report(const fo_failure *failure, fo_status status)
 {
-    const fo_failure *failure = engine->failure;
-    if (!fo_transport_mpi_returns(engine))
+    if (failure->cause[0] != DECLARED_BY_ITSELF)
         return fo_transport_failure_report(failure, status);
     fo_failure shown = {.rank = failure->rank, .places = failure->places};
     snprintf(shown.cause, sizeof shown.cause, "%s", failure->cause + 1);
@@ -113,7 +112,7 @@ void fo_transport_mpi_declare(mpi_engine *engine, int rank, const char *cause)
 
 static fo_status say_failed(const mpi_engine *engine)
 {
-    return fo_transport_mpi_failed(engine, FO_PEER);
+    return fo_transport_mpi_report(engine->failure, FO_PEER);
 }
 
 static inline bool has_failed(const mpi_engine *engine)

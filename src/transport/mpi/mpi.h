@@ -89,7 +89,7 @@ static inline bool fo_transport_mpi_has_failed(const mpi_engine *engine)
     return fo_transport_failure_seen(engine->failure);
 }
 /* `status` with the group's sentence. */
-fo_status fo_transport_mpi_failed(const mpi_engine *engine, fo_status status);
+fo_status fo_transport_mpi_report(const fo_failure *failure, fo_status status);
 /* Declares a rank of the job failed. */
 void fo_transport_mpi_declare(mpi_engine *engine, int rank, const char *cause);
 /* Whether the failed rank has declared that itself: then it ends its launch, and says with which status. */

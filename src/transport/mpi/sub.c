@@ -40,7 +40,7 @@ fo_status fo_transport_mpi_split(fo_endpoint *endpoint, const int *members, int 
     mpi_engine *engine = parent->engine;
     *made = NULL;
     if (fo_transport_mpi_has_failed(engine))
-        return fo_transport_mpi_failed(engine, FO_PEER);
+        return fo_transport_mpi_report(engine->failure, FO_PEER);
     size_t places = parent->base.places ? (size_t)count * sizeof(fo_place) : 0;
     mpi_sub *sub = calloc(1, sizeof *sub + (size_t)count * sizeof(int));
     fo_place *where = places ? malloc(places) : NULL;
@@ -126,7 +126,7 @@ fo_status fo_transport_mpi_collective(fo_endpoint *endpoint, fo_request *request
     mpi_engine *engine = mpi->engine;
     uint64_t handle = 0;
     if (fo_transport_mpi_has_failed(engine))
-        return fo_transport_mpi_failed(engine, FO_PEER);
+        return fo_transport_mpi_report(engine->failure, FO_PEER);
     fo_mpi_collective call = {
         .reduce_scatter = what->kind == FO_COLLECTIVE_REDUCE_SCATTER,
         .bf16 = what->dtype == FO_BF16,
