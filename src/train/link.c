@@ -34,7 +34,7 @@ static fo_status layer_make(const fo_train_job *job, fo_group *group, layer *l)
     int ranks = fo_group_size(group), rank = fo_group_rank(group);
     const fo_train_options *o = &job->options;
     fo_plan_desc desc = {.op = FO_ROW_FORWARD,
-                         .rows = o->batch * o->context,
+                         .rows = fo_shard_rows(o->batch, job->config.dp, 0) * o->context,
                          .in = fo_shard_rows(4 * o->dim, ranks, rank),
                          .out = o->dim,
                          .dtype = o->dtype,
@@ -83,17 +83,33 @@ static fo_status layer_time(layer *l, double *seconds)
     return status;
 }
 
+/* Within a replica. */
+static fo_status measure(const fo_train_job *job, fo_group *replica, double *seconds, double *bytes)
+{
+    layer l;
+    fo_status status = layer_make(job, replica, &l);
+    if (status == FO_OK)
+        status = layer_time(&l, seconds);
+    *bytes = status == FO_OK ? (double)fo_plan_wire_bytes(l.plan) : 0;
+    layer_free(&l);
+    return status;
+}
+
 fo_status fo_train_link(const fo_train_job *job, fo_group *group)
 {
     if (job->options.link_ratio <= 0 || fo_group_size(group) == 1)
         return FO_OK;
-    layer l;
+    fo_group *replica;
     double seconds = 0, bytes = 0;
-    fo_status status = layer_make(job, group, &l);
+    fo_status status = fo_group_split(group, fo_group_rank(group) / job->config.tp, &replica);
+    if (status != FO_OK)
+        return status;
+    status = measure(job, replica, &seconds, &bytes);
+    fo_group_close(replica);
     if (status == FO_OK)
-        status = layer_time(&l, &seconds);
+        status = fo_train_agree_max(group, seconds, &seconds);
     if (status == FO_OK)
-        status = fo_train_agree_max(group, (double)fo_plan_wire_bytes(l.plan), &bytes);
+        status = fo_train_agree_max(group, bytes, &bytes);
     fo_link link = fo_group_link(group);
     link.topology = job->options.group.link.topology;
     link.latency_s = job->options.group.link.latency_s;
@@ -101,6 +117,5 @@ fo_status fo_train_link(const fo_train_job *job, fo_group *group)
         link.bytes_per_s = bytes / (job->options.link_ratio * seconds);
         status = fo_group_set_link(group, &link);
     }
-    layer_free(&l);
     return status;
 }

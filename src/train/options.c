@@ -159,6 +159,10 @@ static fo_status check_config(fo_train_job *job)
     fo_status status = fo_model_config_check(&job->config);
     if (status == FO_OK)
         status = fo_model_config_split(&job->config, o->group.ranks);
+    if (status == FO_OK && o->link_ratio > 0 && job->config.tp == 1 && job->config.dp > 1)
+        status = fo_base_error(FO_INVALID,
+                               "--link auto takes its speed from tensor-parallel layers, and --tp "
+                               "is 1; give a rate: --link 2GB/s,5us");
     if (status == FO_OK && o->batch < job->config.dp)
         status = fo_base_error(FO_INVALID,
                                "--batch is %" PRId64 ", expected a sequence for each of the %d "
