@@ -99,6 +99,30 @@ section "Against PyTorch on the same cores" \
 float32 weights is the like of ours, pure bf16 weights are shown beside it."
 command_line bash bench/against_torch.sh --rounds 2 --steps 2 --build build --venv build/torch
 
+section "Operators over Ethernet of 1 and 2 Gbit/s" \
+    "Two hosts on this machine (tools/netlab.sh: network namespaces, veth, tbf; needs root), a core each, under both MPI \
+libraries, against their own collectives (library) and their nonblocking ones behind slices (library:k). transfer is \
+what the bytes need at the rate, in parts of the computation alone. The kernel's TCP runs on the cores that compute: \
+what it takes cannot be hidden."
+command_line bash bench/netlab.sh --program build/flashoverlap --ffn 4096,8192 --repeat 9
+
+section "Data parallelism over Ethernet, two replicas" \
+    "12 layers of GPT-2 small on two hosts: gradients are reduce-scattered behind the backward pass, parameters \
+gathered behind the next forward pass, optimizer state is halved. Hidden between replicas: docs/metrics.md."
+for rate in 2gbit 1gbit; do
+    command_line bash tools/netlab.sh --rate $rate -- build/flashoverlap train --data run/text.txt --layers 12 \
+        --heads 12 --dim 768 --context 512 --batch 8 --dtype bf16 --dp 2 --threads 1 --steps 4 --warmup 1 \
+        --eval-every 0 --compare none,flash
+done
+
+section "The transport against plain MPI" \
+    "Ping-pong and windows of 64 messages, as the OSU benchmarks do, in turns in one process."
+command_line bash bench/pingpong.sh build
+
+section "Failures" \
+    "Short training runs broken at random moments, 50 times in each way (an hour)."
+command_line bash tools/failures.sh --program build/flashoverlap --repeat 50
+
 # ---- running them ------------------------------------------------------------------------------------------
 chosen() # number
 {
