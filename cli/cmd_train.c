@@ -88,7 +88,7 @@ int cmd_train(int argc, char **argv)
         {CLI_INT, "tp", &o.tp, "N", "ranks that share a layer", 1, 4096},
         {CLI_INT, "dp", &o.dp, "N", "replicas; tp x dp = ranks", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank; 0: all", 0, 4096},
-        {CLI_TEXT, "overlap", &o.overlap, "NAME", "none, slice:K, ring, flash[:M], direct[:M]", 0,
+        {CLI_TEXT, "overlap", &o.overlap, "NAME", "none, slice:K, ring, flash, direct, hier[:M]", 0,
          0},
         {CLI_DTYPE, "wire", &o.wire, "f32|bf16", "of moving sums", 0, 0},
         {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},

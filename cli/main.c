@@ -98,6 +98,10 @@ int cli_end(const char *verb, fo_status status)
 bool cli_color(FILE *stream)
 {
     const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    fo_job job;
+    fo_job_get(&job);
+    if (job.launched) /* launchers give terminals to what they pass on to files */
+        return false;
     return isatty(fileno(stream)) && !(no && *no) && !(terminal && !strcmp(terminal, "dumb"));
 }
 

@@ -11,18 +11,20 @@
 
 /* ---- machines ----------------------------------------------------------------------------------------- */
 
+static int node_of(const fo_group *root, int rank)
+{
+    const fo_place *places = root->stated ? NULL : root->inner->places;
+    return places ? places[rank].node : rank / (root->inner->size / root->nodes);
+}
+
 /* Machines of the members (NULL: all), when they are equally many on each and in order, else 1. */
 static int count_nodes(const fo_group *root, const int *members, int size)
 {
-    const fo_place *places = root->inner->places;
-    int nodes = 1, each = 0;
+    int nodes = 1, each = 0, before = 0;
     for (int r = 0, here = 0; r < size; r++, here++) {
-        int rank = members ? members[r] : r;
-        int node = places ? places[rank].node : rank / (root->inner->size / root->nodes);
-        int before = r == 0 ? node
-                     : places
-                         ? places[members ? members[r - 1] : r - 1].node
-                         : (members ? members[r - 1] : r - 1) / (root->inner->size / root->nodes);
+        int node = node_of(root, members ? members[r] : r);
+        if (r == 0)
+            before = node;
         if (node < before || (each && here > each))
             return 1;
         if (node == before)
@@ -31,6 +33,7 @@ static int count_nodes(const fo_group *root, const int *members, int size)
             return 1;
         each = here;
         here = 0;
+        before = node;
         nodes++;
     }
     return nodes > 1 && each * nodes != size ? 1 : nodes;
@@ -45,10 +48,11 @@ fo_status fo_group_place(fo_group *group, int nodes)
         while (size % nearest)
             nearest--;
         return fo_base_error(FO_INVALID,
-                             "%d ranks can't be spread evenly over %d machines, the nearest that "
-                             "works is %d",
+                             "%d ranks can't be spread evenly over --nodes %d machines, the "
+                             "nearest that works is --nodes %d",
                              size, nodes, nearest);
     }
+    group->stated = nodes > 0;
     group->nodes = nodes ? nodes : count_nodes(group, NULL, size);
     return FO_OK;
 }

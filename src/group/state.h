@@ -28,6 +28,7 @@ struct fo_group {
     fo_request *requests;       /* [2 * size], of allgather */
     int sharing;                /* ranks, itself among them, that may use this rank's cores */
     int nodes;                  /* machines, with equally many ranks on each, in rank order */
+    bool stated;                /* root: their number was given, places do not count */
     fo_background background;   /* of the rank: the root's */
     /* of a group that was split from another */
     fo_group *root; /* itself when it was not */

@@ -117,7 +117,7 @@ fo_status fo_model_buckets_create(fo_model *m)
     fo_status status = fo_strategy_parse(m->config.overlap, &strategy);
     if (status != FO_OK)
         return status;
-    m->early = strategy.kind != FO_STRATEGY_NONE;
+    m->early = strategy.kind != FO_STRATEGY_NONE && strategy.kind != FO_STRATEGY_HIER_NONE;
     m->bucket_count = FO_MODEL_BUCKET_LAYER + (int)m->config.layers;
     m->buckets = fo_model_memory_take(m, (size_t)m->bucket_count * sizeof *m->buckets, false);
     m->squares = fo_model_memory_take(m, (size_t)m->parameter_count * sizeof *m->squares, false);

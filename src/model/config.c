@@ -77,8 +77,8 @@ fo_status fo_model_config_split(fo_model_config *config, int ranks)
     int given = tp && dp ? 0 : tp + dp;
     if (given && ranks % given)
         return fo_base_error(FO_INVALID,
-                             "%s is %d, which does not divide the %d ranks; expected a divisor of "
-                             "them",
+                             "--%s is %d, which does not divide the %d ranks, expected one of "
+                             "their divisors",
                              tp ? "tp" : "dp", given, ranks);
     config->tp = tp ? tp : ranks / dp;
     config->dp = dp ? dp : ranks / tp;

@@ -294,8 +294,6 @@ static void take_fingerprint(fo_train_job *job)
         {"--save-every", o->save_every},
         {"--tp", job->config.tp},
         {"--dp", job->config.dp},
-        {"--tp", o->tp},
-        {"--dp", o->dp},
     };
     const struct {
         const char *name;
@@ -319,10 +317,13 @@ static void take_fingerprint(fo_train_job *job)
     fo_train_fingerprint_group(f, &o->group);
     fo_train_fingerprint_file(f, "--data", o->data);
     fo_train_fingerprint_count(f, "the step to resume after", job->done);
-    if (job->resume[0]) {
-        char path[FO_TRAIN_PATH + 32];
-        snprintf(path, sizeof path, "%s/config.json", job->resume);
-        fo_train_fingerprint_file(f, "config.json of --resume", path);
+    static const char *const files[] = {"config.json", "model.safetensors",
+                                        "optimizer.safetensors"};
+    for (size_t i = 0; job->resume[0] && i < sizeof files / sizeof *files; i++) {
+        char path[FO_TRAIN_PATH + 32], name[64];
+        snprintf(path, sizeof path, "%s/%s", job->resume, files[i]);
+        snprintf(name, sizeof name, "%s of --resume", files[i]);
+        fo_train_fingerprint_file(f, name, path);
     }
 }
 

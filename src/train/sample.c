@@ -272,6 +272,8 @@ static void take_fingerprint(sampler *s)
     fo_train_fingerprint_group(f, &o->group);
     snprintf(path, sizeof path, "%s/config.json", s->folder);
     fo_train_fingerprint_file(f, "config.json of --checkpoint", path);
+    snprintf(path, sizeof path, "%s/model.safetensors", s->folder);
+    fo_train_fingerprint_file(f, "model.safetensors of --checkpoint", path);
 }
 
 fo_status fo_sample_run(const fo_sample_options *options, FILE *out)

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,6 +22,8 @@
 /* A process that has not noticed a failure after this long is stuck. */
 #define STUCK_NS INT64_C(4000000000)
 
+/* And one that has not ended so long after its goodbye. */
+#define LEAVE_NS INT64_C(10000000000)
 /* How long the first to have died gives those who live to say more. */
 #define YIELD_NS 60000000
 /* A line is said once: by whoever has this socket, which is kept for as long as others may come. */
@@ -104,7 +107,10 @@ static void obey(herald *h, const herald_message *message)
     case HERALD_SAY: speak(h, message->text, ""); break;
     case HERALD_KEY: memcpy(h->key, message->text, KEY - 1); break;
     case HERALD_NAME: memcpy(h->name, message->text, sizeof h->name); break;
-    case HERALD_GOODBYE: h->left = true; break;
+    case HERALD_GOODBYE:
+        h->left = true;
+        h->kill_at = fo_base_clock_ns() + LEAVE_NS;
+        break;
     }
 }
 
@@ -116,7 +122,8 @@ static void serve(herald *h, int from)
         struct pollfd wait = {.fd = from, .events = POLLIN};
         int64_t left = h->kill_at ? h->kill_at - fo_base_clock_ns() : 0;
         if (h->kill_at && left <= 0) {
-            speak(h, h->held, h->advice);
+            if (!h->left)
+                speak(h, h->held, h->advice);
             kill(h->parent, SIGKILL);
             h->kill_at = 0;
             continue;
@@ -182,10 +189,17 @@ bool fo_transport_herald_open(void)
     if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
     pid_t parent = getpid(), child = fork();
-    if (child == 0)
-        run(parent, ends[0]);
+    if (child == 0) { /* its child, so that the program meets no child that is not its own */
+        pid_t own_child = fork();
+        if (own_child == 0)
+            run(parent, ends[0]);
+        _exit(own_child < 0);
+    }
+    int how = 0;
+    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
+        ;
     close(ends[0]);
-    if (child < 0) {
+    if (child < 0 || how != 0) {
         close(ends[1]);
         return false;
     }

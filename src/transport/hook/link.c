@@ -345,8 +345,8 @@ static fo_status plain_set(fo_endpoint *endpoint, const fo_link *wanted)
     if (!wanted || wanted->bytes_per_s <= 0)
         return FO_OK;
     return fo_base_error(FO_UNSUPPORTED,
-                         "transport \"%s\" cannot emulate a link: its messages carry no word; use "
-                         "--link off, or the transport shm",
+                         "--link is for ranks on one machine, expected none over transport "
+                         "\"%s\"; leave --link out, or use --transport shm without a launcher",
                          endpoint->ops->name);
 }
 

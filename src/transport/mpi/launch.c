@@ -3,7 +3,7 @@
  * MPI is initialised by the first launch and kept until the process ends; so is the lifeline, unless a group fails:
  * the next one then opens another. FLASHOVERLAP_MPI_SUBSET=1 (for tests) lets groups be smaller than the job: its
  * first processes run them, the others wait for the result. FLASHOVERLAP_SPIN_US as in shm. */
-#include <pthread.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,11 +24,11 @@
 
 #define SPIN_US 200
 #define LEAST_TAG_MOST ((1 << 20) - 1)
-#define RETURN_NS INT64_C(10000000000) /* how long ranks wait for each other once one has failed */
+#define RETURN_NS INT64_C(6000000000) /* how long ranks wait for each other once one has failed */
 #define LAST_WORDS_NS 300000000
 #define DRAIN_NS 2000000
 #define LEAVE_NS 20000000
-#define FINALIZE_S 3
+#define HYDRA_MS 5000
 #define MEETING_NAP_NS 2000000
 #define LEAST_SILENCE_NS INT64_C(2000000000)
 #define ABORT_NAPS 200 /* ms */
@@ -393,13 +393,16 @@ static fo_status end_failed(fo_status own, bool exchanged)
     if (me.failure.rank != me.job.rank)
         status = FO_PEER;
     me.broken = !exchanged;
-    fo_transport_herald_heard();
+    fo_transport_herald_heard(); /* once more where all came, some with bad news */
     if (exchanged) {
         choose_witness(&me.failure);
         if (me.results[me.failure.rank].status > FO_IN_PROGRESS)
             status = (fo_status)me.results[me.failure.rank].status;
     }
-    fo_transport_job_set_speaker(!me.lifeline || fo_transport_lifeline_speaks(me.lifeline));
+    /* Ranks that fail at once take each its own failure for the first: the lifeline of each would leave it to another. All
+     * who met are alive. */
+    fo_transport_job_set_speaker(
+        exchanged ? me.job.rank == 0 : !me.lifeline || fo_transport_lifeline_speaks(me.lifeline));
     fo_transport_lifeline_close(me.lifeline, true);
     me.lifeline = NULL;
     return fo_transport_mpi_report(&me.failure, status);
@@ -422,6 +425,7 @@ static bool exchange_results(mpi_engine *engine)
         return false;
     if (finish(&request, true, INT64_MAX))
         return true;
+    fo_transport_herald_heard();
     return fo_transport_mpi_has_failed(engine) && fo_transport_mpi_returns(engine) &&
            finish(&request, false, RETURN_NS);
 }
@@ -545,35 +549,35 @@ static bool meet_to_leave(void)
     return true;
 }
 
-static atomic_bool finalized;
-
-/* A library whose end does not come: all are ready for it, so nothing is lost without it. MPICH 4.0 over TCP waits
- * in one of seven runs for a peer that looks at its messages no more. */
-static void *end_anyway(void *arg)
+/* MPICH 4.0 over TCP waits for ever at its end, in one of seven runs: for a peer that has passed that point and looks
+ * at its messages no more. All are ready to leave, so nothing is lost without that end; but its launcher, Hydra,
+ * takes a process that goes without a farewell for a failed one. This is the farewell, in the words of PMI 1. */
+static bool tell_hydra(void)
 {
-    struct timespec pause = {.tv_sec = FINALIZE_S};
-    (void)arg;
-    nanosleep(&pause, NULL);
-    if (!atomic_load(&finalized))
-        _exit(0);
-    return NULL;
+    static const char farewell[] = "cmd=finalize\n", expected[] = "cmd=finalize_ack";
+    const char *descriptor = getenv("PMI_FD");
+    char answer[64] = "";
+    struct pollfd hydra = {.fd = descriptor ? atoi(descriptor) : -1, .events = POLLIN};
+    if (strcmp(me.shim->family, "mpich") != 0 || hydra.fd <= STDERR_FILENO ||
+        write(hydra.fd, farewell, sizeof farewell - 1) < 0 || poll(&hydra, 1, HYDRA_MS) <= 0)
+        return false;
+    return read(hydra.fd, answer, sizeof answer - 1) > 0 &&
+           strncmp(answer, expected, sizeof expected - 1) == 0;
+}
+
+static int finalize(void)
+{
+    fflush(NULL); /* a launcher may close the output of a process that has ended MPI */
+    return tell_hydra() || me.shim->finalize() == 0 ? 0 : 1;
 }
 
 static int leave_in_order(void)
 {
-    pthread_t thread;
     bool all = meet_to_leave();
     fo_transport_lifeline_close(me.lifeline, !all);
     if (!all)
         return 1;
-    if (!me.job.own)
-        return 0;
-    fflush(NULL);
-    if (pthread_create(&thread, NULL, end_anyway, NULL) == 0)
-        pthread_detach(thread);
-    int error = me.shim->finalize();
-    atomic_store(&finalized, true);
-    return error ? 1 : 0;
+    return me.job.own ? finalize() : 0;
 }
 
 int fo_transport_mpi_end(int code)
