@@ -40,7 +40,10 @@ fo_status fo_train_agree(fo_group *group, fo_status status)
     fo_status agreed = FO_OK;
     for (int r = 0; agreed == FO_OK && r < ranks; r++)
         if (all[r].status != FO_OK)
-            agreed = fo_base_error((fo_status)all[r].status, "%s", all[r].sentence);
+            agreed =
+                r == fo_group_rank(group)
+                    ? fo_base_error((fo_status)all[r].status, "%s", all[r].sentence)
+                    : fo_base_error((fo_status)all[r].status, "rank %d: %s", r, all[r].sentence);
     free(all);
     return agreed;
 }

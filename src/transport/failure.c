@@ -39,12 +39,15 @@ fo_status fo_transport_failure_report(const fo_failure *failure, fo_status statu
     char who[128];
     bool heard = atomic_load_explicit(&failure->heard, memory_order_acquire) != 0;
     const char *cause = failure->cause;
-    int length = snprintf(who, sizeof who, "rank %d: ", failure->rank);
-    if (strncmp(cause, who, (size_t)length) == 0) /* it names itself */
+    int rank = failure->rank, named, length = 0;
+    /* it names itself, or what all have agreed on came from another */
+    if (sscanf(cause, "rank %d: %n", &named, &length) == 1 && length > 0) {
+        rank = named;
         cause += length;
-    if (failure->places)
-        snprintf(who, sizeof who, "rank %d on %s: ", failure->rank,
-                 failure->places[failure->rank].host);
+    }
+    snprintf(who, sizeof who, "rank %d: ", rank);
+    if (failure->places && rank == failure->rank)
+        snprintf(who, sizeof who, "rank %d on %s: ", rank, failure->places[rank].host);
     return fo_base_error(status, "%s%s%s%s", who, cause, heard ? "; " : "",
                          heard ? failure->where : "");
 }

@@ -10,10 +10,12 @@ shift 2
 
 find_launcher() # words of its version, then names
 {
-    local words=$1 name
+    local words=$1 name version
     shift
     for name in "$@"; do
-        if command -v "$name" >/dev/null 2>&1 && "$name" --version 2>&1 | grep -q -i "$words"; then
+        command -v "$name" >/dev/null 2>&1 || continue
+        version=$("$name" --version 2>&1 || true)
+        if grep -q -i "$words" <<<"$version"; then
             echo "$name"
             return
         fi
@@ -27,7 +29,6 @@ openmpi)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-    export OMPI_MCA_orte_tmpdir_base=${TMPDIR:-/tmp}
     ;;
 mpich) launcher=$(find_launcher 'hydra\|mpich' mpiexec.mpich mpiexec.hydra mpiexec mpirun) ;;
 *)
