@@ -13,7 +13,11 @@
 enum { MESSAGE_BYTES = 32768 };
 
 /* Between looks at the messages from inside a tile. */
-enum { LOOK_NS = 500000 };
+enum { LOOK_NS = 1000000 };
+
+/* Multiplications of a tile, a thread, that is looked out of: a dozen milliseconds in bf16, half that many in float32.
+ * Being cut costs a product a percent or two, and what sockets hold lasts that long at 2 Gbit/s. */
+static const double long_tile = 1.28e9;
 
 /* Of all rows, at least, on an emulated device. */
 enum { EMULATED_TILES = 128 };
@@ -328,12 +332,21 @@ static void look(void *plan)
     fo_exec_look(((fo_plan *)plan)->exec);
 }
 
+static bool has_long_tiles(const fo_plan *plan)
+{
+    const fo_plan_desc *d = &plan->desc;
+    int64_t out = d->hidden > d->out ? d->hidden : d->out;
+    double rows = plan->wgrad ? plan->wgrad_rows : plan->tile_rows;
+    double work = rows * (double)d->in * (double)out / fo_group_threads(plan->group);
+    return work * (d->dtype == FO_F32 ? 2 : 1) >= long_tile;
+}
+
 /* Where messages move only inside the library's calls, they are looked at from inside long tiles too. Transports whose
  * receivers read in place need nobody to move anything. */
 static void look_inside_tiles(fo_plan *plan, bool on)
 {
     fo_endpoint *endpoint = fo_group_endpoint(plan->group);
-    if (!(endpoint->ops->caps & FO_TRANSPORT_VIEW))
+    if (!(endpoint->ops->caps & FO_TRANSPORT_VIEW) && has_long_tiles(plan))
         fo_kernel_set_progress(on ? look : NULL, plan, LOOK_NS);
 }
 

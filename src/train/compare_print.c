@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/quantile.h"
+#include "flashoverlap/job.h"
 #include "train/compare.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------- */
@@ -22,10 +23,19 @@ static double percentile(const fo_train_comparison *c, const double *values, dou
     return fo_base_percentile(values + skip, count, part);
 }
 
+static bool real_links(void)
+{
+    fo_job job;
+    fo_job_get(&job);
+    return job.size > 1;
+}
+
 void fo_train_compare_rows(const fo_train_comparison *c, fo_train_row *rows)
 {
     size_t bytes = (size_t)c->steps * sizeof(double);
-    double alone = percentile(c, c->ways[0].t_ms, 0.5), none = NAN, data_none = NAN;
+    /* over the links of a job nothing is without cost */
+    double alone = real_links() ? NAN : percentile(c, c->ways[0].t_ms, 0.5);
+    double none = NAN, data_none = NAN;
     for (int i = 1; i < c->count; i++) {
         const fo_train_way *w = &c->ways[i], *first = &c->ways[1];
         rows[i] = (fo_train_row){.t_ms = percentile(c, w->t_ms, 0.5),
@@ -64,15 +74,17 @@ static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
 {
     for (int i = 1; i < c->count; i++) {
         const fo_train_row *r = &rows[i];
-        char hidden[32], faster[32];
+        char hidden[32], faster[32], ect[32], alone[32];
         fprintf(
             c->out,
             "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"t_p10_ms\": %.4f, \"t_p90_ms\": %.4f, "
-            "\"ect_ms\": %.4f, \"hidden_pct\": %s, \"exposed_ms\": %.4f, \"faster_pct\": %s, "
-            "\"compute_ms\": %.4f, ",
-            i == 1 ? "[" : ",", c->ways[i].overlap, r->t_ms, r->low_ms, r->high_ms, r->ect_ms,
+            "\"ect_ms\": %s, \"hidden_pct\": %s, \"exposed_ms\": %.4f, \"faster_pct\": %s, "
+            "\"compute_ms\": %s, ",
+            i == 1 ? "[" : ",", c->ways[i].overlap, r->t_ms, r->low_ms, r->high_ms,
+            number(r->ect_ms, "%.4f", "null", ect, sizeof ect),
             number(r->hidden_pct, "%.2f", "null", hidden, sizeof hidden), r->exposed_ms,
-            number(r->faster_pct, "%.2f", "null", faster, sizeof faster), r->alone_ms);
+            number(r->faster_pct, "%.2f", "null", faster, sizeof faster),
+            number(r->alone_ms, "%.4f", "null", alone, sizeof alone));
         fprintf(c->out, "\"tp\": %d, \"dp\": %d, \"dp_exposed_ms\": %.4f, \"dp_hidden_pct\": %s, ",
                 c->job->config.tp, c->job->config.dp, r->data_exposed_ms,
                 number(r->data_hidden_pct, "%.2f", "null", hidden, sizeof hidden));
@@ -90,7 +102,9 @@ static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
 void fo_train_compare_link(const fo_train_comparison *c, char *text, size_t size)
 {
     if (c->link.bytes_per_s <= 0) {
-        snprintf(text, size, "not emulated; shared memory as it is");
+        snprintf(text, size,
+                 real_links() ? "those of the job, as they are"
+                              : "not emulated; shared memory as it is");
         return;
     }
     int used = snprintf(text, size, "emulated, %.4g GB/s, %.1f us", c->link.bytes_per_s * 1e-9,
@@ -104,11 +118,12 @@ void fo_train_compare_link(const fo_train_comparison *c, char *text, size_t size
 static void print_row(const fo_train_comparison *c, const fo_train_row *r, const char *name,
                       double loss, bool best)
 {
-    char spread[64], hidden[32], faster[32];
+    char spread[64], hidden[32], faster[32], ect[32];
     bool color = best && c->job->options.color;
     snprintf(spread, sizeof spread, "%.2f-%.2f", r->low_ms, r->high_ms);
-    fprintf(c->out, "%s%-12s %10.2f %17s %10.2f %9s %11.2f %9s  %-6s  %.9g%s\n",
-            color ? "\033[1;32m" : "", name, r->t_ms, spread, r->ect_ms,
+    fprintf(c->out, "%s%-12s %10.2f %17s %10s %9s %11.2f %9s  %-6s  %.9g%s\n",
+            color ? "\033[1;32m" : "", name, r->t_ms, spread,
+            number(r->ect_ms, "%.2f", "-", ect, sizeof ect),
             number(r->hidden_pct, "%.1f", "-", hidden, sizeof hidden), r->exposed_ms,
             number(r->faster_pct, "%.1f", "-", faster, sizeof faster),
             r->equal ? "equal" : "differ", loss, color ? "\033[0m" : "");
@@ -149,14 +164,17 @@ static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
         print_replicas(c, rows);
     if (c->interrupted)
         fprintf(c->out, "interrupted after step %" PRId64 " of %" PRId64 "\n", c->steps, o->steps);
-    fprintf(
-        c->out,
-        "\nT: median of %" PRId64
-        " interleaved steps, slowest rank; p10-p90: where 8 of 10 lie. ECT: T minus\ncomputation "
-        "alone (%.2f ms), which is the step of `none` over a link without cost. hidden:\n"
-        "100 (1 - ECT / ECT of none). faster: 100 (1 - T / T of none). losses: all steps' losses "
-        "and\ngradient norms, to the bit, against the first line.\n",
-        c->steps - first_counted(c), rows[1].alone_ms);
+    char alone[160];
+    snprintf(alone, sizeof alone, "(%.2f ms), which is the step of `none` over a link without cost",
+             rows[1].alone_ms);
+    fprintf(c->out,
+            "\nT: median of %" PRId64
+            " interleaved steps, slowest rank; p10-p90: where 8 of 10 lie. ECT: T minus\n"
+            "computation alone %s. hidden:\n"
+            "100 (1 - ECT / ECT of none). faster: 100 (1 - T / T of none). losses: all steps' "
+            "losses and\ngradient norms, to the bit, against the first line.\n",
+            c->steps - first_counted(c),
+            isnan(rows[1].alone_ms) ? "(-), which can't be measured over real links" : alone);
 }
 
 void fo_train_compare_print(const fo_train_comparison *c, const fo_train_row *rows)
