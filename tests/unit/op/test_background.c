@@ -227,10 +227,15 @@ static fo_status dying(fo_group *g, void *arg)
 {
     bucket b = {0};
     TRY(make_bucket(g, arg, 7, &b));
+    fo_status status = FO_OK;
+    if (fo_group_rank(g) != 1)
+        status = fo_plan_start(b.reduce, &(fo_plan_args){.x = b.grads, .y = b.sums});
+    if (fo_group_rank(g) != 1 && status == FO_OK)
+        status = fo_plan_finish(b.reduce);
+    fo_plan_destroy(b.reduce);
+    fo_plan_destroy(b.gather);
     if (fo_group_rank(g) == 1)
         return fo_base_error(FO_NUMERIC, "this is the culprit");
-    TRY(fo_plan_start(b.reduce, &(fo_plan_args){.x = b.grads, .y = b.sums}));
-    fo_status status = fo_plan_finish(b.reduce);
     return status == FO_OK ? fo_base_error(FO_INTERNAL, "a sum of three ranks without the second")
                            : status;
 }
