@@ -109,7 +109,7 @@ start()
         ;;
     esac
     printf '%q ' "${command[@]}" >"$run/command"
-    # a launcher loads the helper too, and passes its environment on to the ranks
+    # a launcher loads the library too, and passes its environment on to the ranks
     FO_TEST_TAG=$tag TMPDIR=$run/tmp setsid env "${words[@]}" "${command[@]}" >"$run/stdout" 2>"$run/stderr" \
         </dev/null &
     parent=$!
