@@ -137,16 +137,21 @@ static fo_status evaluate(run *r)
     return fo_train_log_evaluation(r->worker.job, r->step, r->val_loss);
 }
 
-/* For a rank that is killed before it can say it. */
-static void advise(const fo_train_job *job, const char *directory, int64_t step)
+/* For a rank that is killed before it can say it; the words of last_words(). */
+static void advise(const fo_train_job *job, int64_t saved)
 {
     char advice[560];
-    if (directory && step)
-        snprintf(advice, sizeof advice, "; go on with --resume %.480s (step %" PRId64 ")",
-                 directory, step);
+    const fo_train_options *o = &job->options;
+    if (saved)
+        snprintf(advice, sizeof advice, "; go on with --resume %.480s (step %" PRId64 ")", o->out,
+                 saved);
+    else if (job->resume[0])
+        snprintf(advice, sizeof advice,
+                 "; nothing was saved since, go on with --resume %.440s (step %" PRId64 ")",
+                 job->resume, job->done);
     else
         snprintf(advice, sizeof advice, "; nothing was saved%s",
-                 job->options.out ? " yet" : ": use --out and --save-every");
+                 o->out ? " yet" : ": use --out and --save-every");
     fo_job_advise(advice);
 }
 
@@ -156,7 +161,7 @@ static fo_status save(run *r)
     if (status == FO_OK && first_rank(r))
         fo_train_progress_saved(r->worker.job, r->step);
     if (status == FO_OK)
-        advise(r->worker.job, r->worker.job->options.out, r->step);
+        advise(r->worker.job, r->step);
     return status;
 }
 
@@ -217,7 +222,7 @@ static fo_status take_steps(run *r)
     const fo_train_job *job = r->worker.job;
     fo_status status = FO_OK;
     r->begin_ns = fo_base_clock_ns();
-    advise(job, job->resume[0] ? job->options.resume : NULL, job->done);
+    advise(job, 0);
     for (int64_t step = job->done + 1; status == FO_OK && step <= job->options.steps; step++) {
         fo_train_values values;
         status = fo_train_step(&r->worker, step, &values);

@@ -87,9 +87,7 @@ endless()
     shift 2
     command_line="$family, $processes processes: flashoverlap train $*"
     rm -f "$work"/pid.* "$work/endless"
-    local keep=() # Hydra kills what is left before it can speak
-    [ $family != mpich ] || keep=(-disable-auto-cleanup)
-    "${launchers[$family]}" "${keep[@]}" -n "$processes" "$work/killable" train "${model[@]}" --steps 1000000 \
+    "${launchers[$family]}" -n "$processes" "$work/killable" train "${model[@]}" --steps 1000000 \
         --log "$work/endless" --quiet "$@" >"$work/.out" 2>"$work/.err" </dev/null &
     launcher=$!
     for _ in $(seq 200); do
@@ -134,8 +132,8 @@ nothing_left()
     done
 }
 
-# death FAMILY N RANK TEXT... -- WORDS...: training in which that rank is killed; the others say the texts. Hydra, of MPICH,
-# kills them often before they can: then they must have ended, and that is all.
+# death FAMILY N RANK TEXT... -- WORDS...: training in which that rank is killed; the texts are said, by the others or,
+# where Hydra of MPICH kills them before they can, for them.
 death()
 {
     local family=$1 processes=$2 victim=$3 texts=()
@@ -148,11 +146,7 @@ death()
     endless "$family" "$processes" "$@"
     kill -KILL "$(<"$work/pid.$victim")"
     await_end
-    if [ "$family" = mpich ] && ! grep -aq '^flashoverlap' "$work/.err"; then
-        nothing_left
-    else
-        ended "${texts[@]}"
-    fi
+    ended "${texts[@]}"
 }
 
 losses() { number loss <"$1" | xargs; }

@@ -522,6 +522,7 @@ static fo_status launch(const fo_transport_options *options, fo_transport_main r
 static void leave_with_error(int code)
 {
     char cause[64];
+    fo_transport_herald_goodbye();
     snprintf(cause, sizeof cause, "exited with code %d before it had finished (pid %lld)", code,
              (long long)getpid());
     if (me.lifeline) /* a failure that is known already stays the first */
@@ -575,7 +576,8 @@ static int finalize(void)
 
 static int leave_in_order(void)
 {
-    bool all = meet_to_leave();
+    bool all = meet_to_leave(); /* for as long as the slowest has work to do */
+    fo_transport_herald_goodbye();
     fo_transport_lifeline_close(me.lifeline, !all);
     if (!all)
         return 1;
@@ -588,7 +590,6 @@ int fo_transport_mpi_end(int code)
     if (!me.shim || me.left || me.pid != getpid())
         return code;
     me.left = true;
-    fo_transport_herald_goodbye();
     if (code != 0)
         leave_with_error(code);
     else
