@@ -77,7 +77,7 @@ while IFS=: read -r file line header; do
     case $header in
     dnnl*) homes="src/kernel/onednn/" ;;
     omp.h) homes="src/kernel/" ;;
-    jansson*) homes="src/checkpoint/ src/train/" ;;
+    jansson*) homes="src/checkpoint/ src/train/ src/sim/ src/planner/" ;;
     cblas*) homes="src/kernel/cblas/" ;;
     mpi*) homes="src/transport/mpi/" ;;
     nccl*) homes="src/transport/nccl/" ;;

@@ -1,4 +1,4 @@
-/* What every operation is: its pattern, its arguments, its sizes. */
+/* What an operation asks for: sizes that can be, arguments. */
 #include "base/error.h"
 #include "op/plan.h"
 
@@ -18,60 +18,19 @@ enum {
     DQKV = 1 << 11
 };
 
-static const struct {
-    const char *name;
-    fo_pattern pattern;
-    bool gemm, wgrad, attention, gelu; /* gelu: may have an activation */
-    int arguments;
-} ops[] = {
-    [FO_COLUMN_FORWARD] = {"column forward", FO_PATTERN_GATHER, 1, 0, 0, 1, X | W | Y},
-    [FO_COLUMN_BACKWARD] = {"column backward", FO_PATTERN_JOINT, 1, 1, 0, 0, X | W | DY | DX | DW},
-    [FO_ROW_FORWARD] = {"row forward", FO_PATTERN_REDUCE, 1, 0, 0, 0, X | W | Y},
-    [FO_ROW_BACKWARD] = {"row backward", FO_PATTERN_GATHER2, 1, 1, 0, 1, X | W | DY | DX | DW},
-    [FO_ALL_GATHER] = {"all-gather", FO_PATTERN_GATHER, 0, 0, 0, 0, X | Y},
-    [FO_REDUCE_SCATTER] = {"reduce-scatter", FO_PATTERN_REDUCE, 0, 0, 0, 0, Y},
-    [FO_MLP_FORWARD] = {"mlp forward", FO_PATTERN_BLOCK, 1, 0, 0, 1, X | W | W2 | Y | ACT},
-    [FO_ATTENTION_FORWARD] = {"attention forward", FO_PATTERN_REDUCE, 1, 0, 1, 0,
-                              X | W | Y | ATT | LSE},
-    [FO_ATTENTION_BACKWARD] = {"attention backward", FO_PATTERN_GATHER2, 1, 1, 1, 0,
-                               X | W | DY | DX | DW | QKV | LSE | DQKV},
-    [FO_COLUMN_DGRAD] = {"column dgrad", FO_PATTERN_REDUCE, 1, 0, 0, 0, W | DY | DX},
-    [FO_COLUMN_WGRAD] = {"column wgrad", FO_PATTERN_WGRAD, 0, 1, 0, 0, X | DY | DW},
+static const int arguments[FO_SCHEDULE_OPERATIONS] = {
+    [FO_COLUMN_FORWARD] = X | W | Y,
+    [FO_COLUMN_BACKWARD] = X | W | DY | DX | DW,
+    [FO_ROW_FORWARD] = X | W | Y,
+    [FO_ROW_BACKWARD] = X | W | DY | DX | DW,
+    [FO_ALL_GATHER] = X | Y,
+    [FO_REDUCE_SCATTER] = Y,
+    [FO_MLP_FORWARD] = X | W | W2 | Y | ACT,
+    [FO_ATTENTION_FORWARD] = X | W | Y | ATT | LSE,
+    [FO_ATTENTION_BACKWARD] = X | W | DY | DX | DW | QKV | LSE | DQKV,
+    [FO_COLUMN_DGRAD] = W | DY | DX,
+    [FO_COLUMN_WGRAD] = X | DY | DW,
 };
-
-enum { OPS = sizeof ops / sizeof *ops };
-
-const char *fo_op_describe_name(fo_op op)
-{
-    return (unsigned)op < OPS ? ops[op].name : "unknown";
-}
-
-fo_pattern fo_op_describe_pattern(fo_op op)
-{
-    return ops[op].pattern;
-}
-
-bool fo_op_describe_has_gemm(fo_op op)
-{
-    return ops[op].gemm;
-}
-
-bool fo_op_describe_has_wgrad(fo_op op)
-{
-    return ops[op].wgrad;
-}
-
-bool fo_op_describe_has_attention(fo_op op)
-{
-    return ops[op].attention;
-}
-
-bool fo_op_describe_reduces(fo_op op)
-{
-    fo_pattern pattern = ops[op].pattern;
-    return pattern == FO_PATTERN_REDUCE || pattern == FO_PATTERN_JOINT ||
-           pattern == FO_PATTERN_BLOCK;
-}
 
 /* ---- descriptors ---------------------------------------------------------------------------------- */
 
@@ -105,7 +64,7 @@ static fo_status check_attention(const fo_plan_desc *desc, const char *name)
 
 fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel, const char *name)
 {
-    if ((unsigned)desc->op >= OPS)
+    if ((unsigned)desc->op >= FO_SCHEDULE_OPERATIONS)
         return fo_base_error(FO_INVALID, "plan: operation %d is unknown, expected one of fo_op",
                              (int)desc->op);
     if (desc->rows < 0 || desc->in < 0 || desc->out < 0 || desc->hidden < 0)
@@ -114,64 +73,16 @@ fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel
             "%s: sizes are rows %lld, in %lld, out %lld, hidden %lld, expected 0 or more", name,
             (long long)desc->rows, (long long)desc->in, (long long)desc->out,
             (long long)desc->hidden);
-    if (desc->act == FO_GELU && !ops[desc->op].gelu)
+    if (desc->act == FO_GELU && !fo_schedule_operation_has_activation(desc->op))
         return fo_base_error(FO_INVALID,
                              "%s: an activation goes with column forward, row backward and mlp "
                              "forward only",
                              name);
-    if ((ops[desc->op].gemm || ops[desc->op].wgrad) && !kernel->supports(desc->dtype))
+    if ((fo_schedule_operation_has_gemm(desc->op) || fo_schedule_operation_has_wgrad(desc->op)) &&
+        !kernel->supports(desc->dtype))
         return fo_base_error(FO_UNSUPPORTED, "%s: kernel '%s' can't compute in %s", name,
                              kernel->name, fo_dtype_name(desc->dtype));
-    return ops[desc->op].attention ? check_attention(desc, name) : FO_OK;
-}
-
-void fo_op_describe_sizes(fo_plan *plan)
-{
-    const fo_plan_desc *d = &plan->desc;
-    int64_t t = (int64_t)fo_dtype_size(d->dtype), wire = (int64_t)fo_dtype_size(d->wire);
-    int64_t gathered = 0, full = 0, output = 0, width = d->in;
-    switch (d->op) {
-    case FO_COLUMN_FORWARD:
-        gathered = d->in * t;
-        width = d->out;
-        output = d->out * (int64_t)fo_dtype_size(d->y_dtype);
-        break;
-    case FO_COLUMN_BACKWARD:
-        gathered = d->in * t;
-        full = d->out * t;
-        output = d->in * 4;
-        break;
-    case FO_COLUMN_DGRAD:
-        full = d->out * t;
-        output = d->in * 4;
-        break;
-    case FO_COLUMN_WGRAD: gathered = d->in * t; break;
-    case FO_ROW_FORWARD:
-    case FO_ATTENTION_FORWARD:
-        full = (d->op == FO_ROW_FORWARD ? 1 : 3) * d->in * t;
-        width = d->out;
-        output = d->out * 4;
-        break;
-    case FO_ROW_BACKWARD:
-    case FO_ATTENTION_BACKWARD:
-        gathered = d->out * t;
-        output = d->in * t;
-        break;
-    case FO_ALL_GATHER: gathered = output = d->in * t; break;
-    case FO_REDUCE_SCATTER: full = output = d->in * 4; break;
-    case FO_MLP_FORWARD:
-        gathered = d->in * t;
-        width = d->out;
-        output = d->out * 4;
-        break;
-    }
-    plan->width_out = width;
-    plan->row_bytes[FO_BUFFER_SHARD] = plan->row_bytes[FO_BUFFER_GATHERED] = gathered;
-    plan->row_bytes[FO_BUFFER_FULL] = full;
-    plan->row_bytes[FO_BUFFER_HIDDEN] = d->hidden * t;
-    plan->row_bytes[FO_BUFFER_ACC] = width * 4;
-    plan->row_bytes[FO_BUFFER_PARTIAL] = plan->row_bytes[FO_BUFFER_STAGING] = width * wire;
-    plan->row_bytes[FO_BUFFER_OUTPUT] = output;
+    return fo_schedule_operation_has_attention(desc->op) ? check_attention(desc, name) : FO_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------------- */
@@ -188,7 +99,7 @@ static const char *missing_argument(const fo_plan *plan, const fo_plan_args *a)
     bool mlp = d->op == FO_MLP_FORWARD;
     bool weight = (mlp ? d->hidden : d->out) > 0 && d->in > 0;
     bool weight2 = d->hidden > 0 && d->out > 0;
-    int needed = ops[d->op].arguments;
+    int needed = arguments[d->op];
     const struct {
         int bit;
         bool given;
@@ -238,7 +149,7 @@ void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_
             input = args->dy;
         return (void *)(uintptr_t)input;
     case FO_BUFFER_HIDDEN: return args->act;
-    case FO_BUFFER_OUTPUT: return ops[op].arguments & DX ? args->dx : args->y;
+    case FO_BUFFER_OUTPUT: return arguments[op] & DX ? args->dx : args->y;
     default: return NULL;
     }
 }

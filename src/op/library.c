@@ -55,7 +55,7 @@ static fo_status check(const fo_plan *plan, const fo_endpoint *endpoint)
                              "%s: strategy %s runs one collective an operator, expected the MLP as "
                              "two of them: %s+apart in `bench mlp`, or another strategy",
                              plan->name, plan->overlap, plan->overlap);
-    if (plan->attention || fo_op_describe_has_attention(plan->desc.op))
+    if (plan->attention || fo_schedule_operation_has_attention(plan->desc.op))
         return fo_base_error(
             FO_UNSUPPORTED,
             "%s: strategy %s has no attention in pieces, expected another strategy "
@@ -140,7 +140,7 @@ static void explain(const fo_op_library *l, fo_plan *plan)
     snprintf(plan->explain, sizeof plan->explain,
              "%s: %s, %s (as asked for: %s collectives of %s itself): %d ranks, %lld rows in %d "
              "chunks, wire %s, computation %s on %s",
-             plan->name, fo_op_describe_name(plan->desc.op), plan->overlap,
+             plan->name, fo_schedule_operation_name(plan->desc.op), plan->overlap,
              l->blocking ? "blocking" : "nonblocking", l->endpoint->ops->name, l->ranks,
              (long long)plan->desc.rows, l->parts, fo_dtype_name(plan->desc.wire),
              fo_dtype_name(plan->desc.dtype), plan->kernel->name);
@@ -157,14 +157,14 @@ fo_status fo_op_library_create(fo_plan *plan)
     fo_op_library *l = plan->library = calloc(1, sizeof *l);
     if (!l)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory for a plan", plan->name);
-    fo_pattern pattern = fo_op_describe_pattern(plan->desc.op);
+    fo_pattern pattern = fo_schedule_operation_pattern(plan->desc.op);
     l->endpoint = endpoint;
     l->ranks = fo_group_size(plan->group);
     l->rank = fo_group_rank(plan->group);
     l->blocking = plan->strategy.parts == 0;
     l->parts = l->blocking ? 1 : plan->strategy.parts;
     l->gathers = pattern != FO_PATTERN_REDUCE;
-    l->reduces = fo_op_describe_reduces(plan->desc.op);
+    l->reduces = fo_schedule_operation_reduces(plan->desc.op);
     status = allocate(l, plan);
     if (status != FO_OK)
         return status;
@@ -441,7 +441,7 @@ static fo_status pack(fo_plan *plan)
 static fo_status run(fo_plan *plan)
 {
     const fo_op_library *l = plan->library;
-    bool first = fo_op_describe_pattern(plan->desc.op) != FO_PATTERN_WGRAD;
+    bool first = fo_schedule_operation_pattern(plan->desc.op) != FO_PATTERN_WGRAD;
     fo_status status = FO_OK;
     for (int c = 0; status == FO_OK && l->gathers && c < l->parts; c++)
         status = start_gather(plan, c);

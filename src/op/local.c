@@ -18,7 +18,7 @@ static const void *stand_in(const fo_plan *plan, const void *shard, int64_t row,
 /* Where a computation reads: what it gathers, what is between a block's products, or the local input. */
 static fo_buffer_role input_role(const fo_plan *plan, int slot)
 {
-    switch (fo_op_describe_pattern(plan->desc.op)) {
+    switch (fo_schedule_operation_pattern(plan->desc.op)) {
     case FO_PATTERN_GATHER:
     case FO_PATTERN_GATHER2:
     case FO_PATTERN_WGRAD: return FO_BUFFER_SHARD;
@@ -31,7 +31,7 @@ static fo_buffer_role input_role(const fo_plan *plan, int slot)
 /* Where it writes; FO_BUFFER_ROLES: it accumulates. */
 static fo_buffer_role output_role(const fo_plan *plan, int slot)
 {
-    switch (fo_op_describe_pattern(plan->desc.op)) {
+    switch (fo_schedule_operation_pattern(plan->desc.op)) {
     case FO_PATTERN_GATHER:
     case FO_PATTERN_GATHER2: return slot ? FO_BUFFER_ROLES : FO_BUFFER_OUTPUT;
     case FO_PATTERN_WGRAD: return FO_BUFFER_ROLES;
@@ -84,10 +84,10 @@ static fo_status local_slot(fo_plan *plan, int slot, int64_t step)
 fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args)
 {
     fo_op op = plan->desc.op;
-    fo_pattern pattern = fo_op_describe_pattern(op);
+    fo_pattern pattern = fo_schedule_operation_pattern(op);
     if (op == FO_ALL_GATHER || op == FO_REDUCE_SCATTER)
         return FO_OK;
-    if (!plan->local_out && fo_op_describe_reduces(op)) {
+    if (!plan->local_out && fo_schedule_operation_reduces(op)) {
         size_t bytes = (size_t)(plan->desc.rows * plan->row_bytes[FO_BUFFER_PARTIAL]);
         plan->local_out = calloc(1, bytes + 64);
         if (!plan->local_out)

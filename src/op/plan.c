@@ -9,9 +9,6 @@
 #include "group/group.h"
 #include "op/plan.h"
 
-/* A message should be worth its descriptor: at least this many bytes, unless the slice is smaller. */
-enum { MESSAGE_BYTES = 32768 };
-
 /* Between looks at the messages from inside a tile. */
 enum { LOOK_NS = 1000000 };
 
@@ -22,28 +19,18 @@ static const double long_tile = 1.28e9;
 /* Of all rows, at least, on an emulated device. */
 enum { EMULATED_TILES = 128 };
 
-/* All ranks cut messages alike, so the width must be one they share: that of the travelling rows. */
-static int64_t message_rows(const fo_plan *plan)
-{
-    bool gathers = fo_op_describe_pattern(plan->desc.op) != FO_PATTERN_REDUCE;
-    int64_t rows = plan->tile_rows;
-    int64_t tile = plan->row_bytes[gathers ? FO_BUFFER_GATHERED : FO_BUFFER_PARTIAL] * rows;
-    if (tile <= 0 || tile >= MESSAGE_BYTES)
-        return rows;
-    return rows * ((MESSAGE_BYTES + tile - 1) / tile);
-}
-
 static fo_status build_program(fo_plan *plan)
 {
     int ranks = fo_group_size(plan->group), rank = fo_group_rank(plan->group);
     fo_schedule_desc desc = {
-        .pattern = fo_op_describe_pattern(plan->desc.op),
+        .pattern = fo_schedule_operation_pattern(plan->desc.op),
         .strategy = plan->strategy,
         .ranks = ranks,
         .nodes = fo_group_nodes(plan->group),
         .rows = plan->desc.rows,
-        .quantum = fo_op_describe_has_wgrad(plan->desc.op) ? plan->wgrad_rows : plan->tile_rows,
-        .stream_rows = message_rows(plan),
+        .quantum =
+            fo_schedule_operation_has_wgrad(plan->desc.op) ? plan->wgrad_rows : plan->tile_rows,
+        .stream_rows = fo_schedule_operation_message_rows(&plan->desc, plan->tile_rows),
     };
     fo_program **programs = calloc((size_t)ranks, sizeof *programs);
     if (!programs)
@@ -86,7 +73,7 @@ static void explain(fo_plan *plan)
     snprintf(plan->explain, sizeof plan->explain,
              "%s: %s, %s (%s): %d ranks, %lld rows in %d slices, %d sends of %lld-row messages, "
              "wire %s, computation %s on %s",
-             plan->name, fo_op_describe_name(plan->desc.op), plan->overlap, why,
+             plan->name, fo_schedule_operation_name(plan->desc.op), plan->overlap, why,
              fo_group_size(plan->group), (long long)plan->desc.rows, slices, sends,
              (long long)program->stream_rows, fo_dtype_name(plan->desc.wire),
              fo_dtype_name(plan->desc.dtype), plan->kernel->name);
@@ -151,13 +138,13 @@ static fo_status create_kernels(fo_plan *plan)
                            .transposed = true};
     fo_wgrad_desc wgrad = {.out = desc->out, .in = desc->in, .dtype = desc->dtype};
     fo_status status = FO_OK;
-    if (fo_op_describe_has_gemm(desc->op))
+    if (fo_schedule_operation_has_gemm(desc->op))
         status = create_gemm(plan, &first, &plan->gemm, &plan->packed);
     if (status == FO_OK && mlp)
         status = create_gemm(plan, &second, &plan->gemm2, &plan->packed2);
-    if (status == FO_OK && fo_op_describe_has_wgrad(desc->op))
+    if (status == FO_OK && fo_schedule_operation_has_wgrad(desc->op))
         status = plan->kernel->wgrad_create(&wgrad, &plan->wgrad);
-    if (status == FO_OK && fo_op_describe_has_attention(desc->op))
+    if (status == FO_OK && fo_schedule_operation_has_attention(desc->op))
         status = create_attention(plan);
     return status;
 }
@@ -242,7 +229,7 @@ static fo_status set_up(fo_plan *plan)
     if (status != FO_OK)
         return status;
     choose_tiles(plan);
-    fo_op_describe_sizes(plan);
+    plan->width_out = fo_schedule_operation_sizes(&plan->desc, plan->row_bytes);
     if (plan->strategy.kind == FO_STRATEGY_LIBRARY)
         return set_up_library(plan);
     status = build_program(plan);
@@ -268,7 +255,7 @@ fo_status fo_plan_create(fo_group *group, const fo_plan_desc *desc, fo_plan **ou
     plan->desc = *desc;
     snprintf(plan->overlap, sizeof plan->overlap, "%s", desc->overlap ? desc->overlap : "flash");
     snprintf(plan->name, sizeof plan->name, "%s",
-             desc->name ? desc->name : fo_op_describe_name(desc->op));
+             desc->name ? desc->name : fo_schedule_operation_name(desc->op));
     plan->shard_row = fo_shard_begin(desc->rows, fo_group_size(group), fo_group_rank(group));
     plan->shard_rows = fo_shard_rows(desc->rows, fo_group_size(group), fo_group_rank(group));
     fo_status status = set_up(plan);

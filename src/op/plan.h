@@ -5,6 +5,7 @@
 #include "exec/exec.h"
 #include "flashoverlap/plan.h"
 #include "kernel/kernel.h"
+#include "schedule/operation.h"
 
 typedef struct fo_op_library fo_op_library;
 
@@ -43,16 +44,7 @@ struct fo_plan {
 };
 
 /* ---- describe.c: what an operation is ---- */
-const char *fo_op_describe_name(fo_op op); /* "unknown" for none */
-fo_pattern fo_op_describe_pattern(fo_op op);
-bool fo_op_describe_has_gemm(fo_op op);
-bool fo_op_describe_has_wgrad(fo_op op);
-bool fo_op_describe_has_attention(fo_op op);
-/* Whether partial sums are made: they have to go somewhere in the local computation too. */
-bool fo_op_describe_reduces(fo_op op);
 fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel, const char *name);
-/* Fills row_bytes and width_out. */
-void fo_op_describe_sizes(fo_plan *plan);
 fo_status fo_op_describe_check_args(const fo_plan *plan, const fo_plan_args *args);
 /* The memory of a buffer role that the caller gave. */
 void *fo_op_describe_external(const fo_plan *plan, const fo_plan_args *args, fo_buffer_role role);
