@@ -24,14 +24,20 @@
 set -euo pipefail
 
 # ---- numbers to tune ---------------------------------------------------------------------------------
-# Measured with one TCP stream in each direction, both cores idle otherwise:
+# Measured with one TCP stream in each direction:
 #   mtu         payload of 1 and 2 Gbit/s: 957 and 1912 Mbit/s with 1500, 993 and 1986 with 9000; the same
-#               processor time, since segments of up to 64 KiB pass veth and tbf uncut
-#   burst       below 128 kb tbf cuts such segments or waits for its timer: 70 kb 1840-1900 of 1912, with twice
-#               the processor time; above, only more bytes pass unshaped after a pause (256 kb: 2 ms at 1 Gbit/s)
+#               processor time, since whole segments pass veth and tbf uncut
+#   segment     what TCP hands down at a time. A port here is no hardware: its timer and each segment's way through it
+#               cost the cores that compute. Milliseconds of a computing core, a megabyte sent and received, at 2
+#               Gbit/s, medians of several runs: 0.8 to 1.2 with 64 KiB (the default, and what there is without python3
+#               or before Linux 6.3), 0.6 to 0.8 with 128 to 150 KB, 0.4 to 0.75 with 184 or 250 KB; 0.3 to 0.5 with
+#               250 KB and no rate
+#   burst       a little more than a segment, which tbf would cut otherwise; far more only lets more bytes pass unshaped
+#               after a pause (256 kb: 2 ms at 1 Gbit/s). Bulk transfers, one way and both ways, with 184 KB in 192 kb:
+#               992 to 994 and 1984 to 1988 Mbit/s. With 64 KiB: 70 kb 1840-1900 of 1912 and twice the processor time
 #   queue       what may wait in a port: 1 ms loses packets (951-957), 5 ms none; more only delays small messages
 #   congestion  reno: every kernel has it; bbr paces with timers: 1889 of 1912 and twice the processor time
-mtu=9000 burst=128kb queue=5ms congestion=reno
+mtu=9000 segment=184000 burst=192kb queue=5ms congestion=reno
 # ------------------------------------------------------------------------------------------------------
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -71,10 +77,17 @@ shape() # namespace device
     [ "$rate" = off ] || tc -n "$1" qdisc replace dev "$2" root tbf rate "$rate" burst $burst latency $queue
 }
 
+# TCP's segments through these devices.
+lengthen_segments() # namespace device...
+{
+    command -v python3 >/dev/null || return 0
+    ip netns exec "$1" "$here/netlab/segments.py" $segment "${@:2}"
+}
+
 # A switch with a bridge, and a namespace a host; host i is 10.77.0.(i + 1) and its interface is eth0.
 make_lab()
 {
-    local i host switch=$lab-switch
+    local i host switch=$lab-switch ports=()
     ip netns add "$switch"
     ip -n "$switch" link add bridge type bridge
     ip -n "$switch" link set bridge mtu $mtu up
@@ -86,12 +99,15 @@ make_lab()
         ip -n "$host" link set lo up
         ip -n "$switch" link add "port$i" mtu $mtu type veth peer name eth0 mtu $mtu netns "$host"
         ip -n "$switch" link set "port$i" master bridge up
+        ports+=("port$i")
+        lengthen_segments "$host" eth0
         ip -n "$host" address add "10.77.0.$((i + 1))/24" dev eth0
         ip -n "$host" link set eth0 up
         ip netns exec "$host" sysctl -qw net.ipv4.tcp_congestion_control=$congestion
         shape "$host" eth0
         shape "$switch" "port$i"
     done
+    lengthen_segments "$switch" bridge "${ports[@]}"
 }
 
 namespaces() # lab
@@ -143,14 +159,17 @@ lives() # lab: its name holds the process that made it
 #               socket behind megabytes of this one, and the directions take turns. Without: fragments of 128 KiB,
 #               go-aheads between them. Exchange of 32 MiB at 1 and 2 Gbit/s: 456 and 996 Mbit/s each way with put,
 #               939 and 1650 to 1850 without; four messages of 1 MiB each way at 1 Gbit/s, one MPI_Testall a
-#               millisecond: 472 and 745 Mbit/s, 97 and 188 KiB a poll. Larger fragments, eager limits and fixed
-#               socket buffers: no gain.
+#               millisecond: 472 and 745 Mbit/s, 97 and 188 KiB a poll. Larger fragments, fixed socket buffers: no gain.
+#               And it asks the receiver before every message above 64 KiB: one more look of both ends. Without that
+#               (eager) flash, column f32 and row bf16 at 1 Gbit/s: 2.1 and 2.2 ms above computing alone, then 0.5 and 1.5.
 #   MPICH       over UCX: nothing that was tried is better than its defaults (1960 Mbit/s each way; eager for all
 #               sizes halves what a poll moves). One poll makes one small step of several rendezvous: 16 calls of
 #               MPI_Testall a poll instead of one bring messages of 256 KiB from 349 to 829 Mbit/s.
 fast()
 {
     export OMPI_MCA_btl_tcp_flags=${OMPI_MCA_btl_tcp_flags:-send,inplace}
+    export OMPI_MCA_btl_tcp_eager_limit=${OMPI_MCA_btl_tcp_eager_limit:-2097152}
+    export OMPI_MCA_btl_tcp_rndv_eager_limit=${OMPI_MCA_btl_tcp_rndv_eager_limit:-$OMPI_MCA_btl_tcp_eager_limit}
 }
 
 # launch=(): the words that start ranks on all hosts.

@@ -37,7 +37,8 @@ typedef enum fo_strategy_kind {
     FO_STRATEGY_DIRECT, /* flash in direct form: every slice in one hop */
     FO_STRATEGY_HIER, /* an outer ring over machines whose steps are inner rings over a machine's ranks */
     FO_STRATEGY_HIER_NONE, /* the order of hier, nothing overlapped: what its bits are compared with */
-    FO_STRATEGY_LIBRARY /* none (parts 0) or slice:parts with the transport library's own collectives: no program */
+    FO_STRATEGY_LIBRARY, /* none (parts 0) or slice:parts with the transport library's own collectives: no program */
+    FO_STRATEGY_AUTO     /* one of the others, chosen by the plan (plan.h): no program */
 } fo_strategy_kind;
 
 typedef struct fo_strategy {
@@ -56,7 +57,7 @@ typedef struct fo_strategy {
  * arrive. So hier, hier:m and none/hier have the same bits, and with K = 1 or L = 1 those of the others. */
 
 /* Parses "none", "slice:4", "ring", "flash", "flash:2", "direct", "direct:2", "hier", "hier:2", "none/hier",
- * "library", "library:4". FO_INVALID names the word found and those known. */
+ * "library", "library:4", "auto". FO_INVALID names the word found and those known. */
 fo_status fo_strategy_parse(const char *text, fo_strategy *strategy);
 /* The inverse; writes at most size bytes, always terminated. */
 void fo_strategy_print(fo_strategy strategy, char *text, size_t size);

@@ -15,7 +15,8 @@ static const struct {
 } strategies[] = {{"none", FO_STRATEGY_NONE, false},  {"slice", FO_STRATEGY_SLICE, true},
                   {"ring", FO_STRATEGY_RING, false},  {"library", FO_STRATEGY_LIBRARY, true},
                   {"flash", FO_STRATEGY_FLASH, true}, {"direct", FO_STRATEGY_DIRECT, true},
-                  {"hier", FO_STRATEGY_HIER, true},   {"none/hier", FO_STRATEGY_HIER_NONE, false}};
+                  {"hier", FO_STRATEGY_HIER, true},   {"none/hier", FO_STRATEGY_HIER_NONE, false},
+                  {"auto", FO_STRATEGY_AUTO, false}};
 
 enum { STRATEGY_COUNT = sizeof strategies / sizeof *strategies };
 
@@ -49,7 +50,7 @@ fo_status fo_strategy_parse(const char *text, fo_strategy *strategy)
     }
     return fo_base_error(FO_INVALID,
                          "strategy '%s' is unknown, expected none, slice:k, ring, flash, flash:m, "
-                         "direct, direct:m, hier, hier:m, none/hier, library or library:k",
+                         "direct, direct:m, hier, hier:m, none/hier, library, library:k or auto",
                          text);
 }
 

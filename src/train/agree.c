@@ -1,5 +1,6 @@
 /* Small exchanges by which all ranks take the same decision. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "group/group.h"
@@ -21,6 +22,27 @@ bool fo_train_answers(const fo_group *group)
     return fo_group_rank(group) == 0 || fo_group_joined(group);
 }
 
+static bool all_alike(const verdict *all, int ranks)
+{
+    for (int r = 1; r < ranks; r++)
+        if (all[r].status != all[0].status || strcmp(all[r].sentence, all[0].sentence) != 0)
+            return false;
+    return true;
+}
+
+/* The first rank that can't go on says why; what all say is nobody's fault. */
+static fo_status first_of(const verdict *all, int ranks, int own)
+{
+    int r = 0;
+    while (r < ranks && all[r].status == FO_OK)
+        r++;
+    if (r == ranks)
+        return FO_OK;
+    if (r == own || all_alike(all, ranks))
+        return fo_base_error((fo_status)all[r].status, "%s", all[r].sentence);
+    return fo_base_error((fo_status)all[r].status, "rank %d: %s", r, all[r].sentence);
+}
+
 fo_status fo_train_agree(fo_group *group, fo_status status)
 {
     int ranks = fo_group_size(group);
@@ -37,13 +59,7 @@ fo_status fo_train_agree(fo_group *group, fo_status status)
             return fo_base_error(status, "%s", mine.sentence);
         return exchanged;
     }
-    fo_status agreed = FO_OK;
-    for (int r = 0; agreed == FO_OK && r < ranks; r++)
-        if (all[r].status != FO_OK)
-            agreed =
-                r == fo_group_rank(group)
-                    ? fo_base_error((fo_status)all[r].status, "%s", all[r].sentence)
-                    : fo_base_error((fo_status)all[r].status, "rank %d: %s", r, all[r].sentence);
+    fo_status agreed = first_of(all, ranks, fo_group_rank(group));
     free(all);
     return agreed;
 }

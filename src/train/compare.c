@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "flashoverlap/job.h"
-#include "flashoverlap/schedule.h"
 
 enum { EVENTS = 1 << 18 };
 
@@ -22,8 +21,13 @@ static fo_status open_ways(fo_train_comparison *c, fo_group *group)
     for (int i = 0; status == FO_OK && i < c->count; i++) {
         fo_train_way *w = &c->ways[i];
         w->t_ms = calloc(5 * steps, sizeof *w->t_ms);
-        if (!w->t_ms)
-            return fo_base_error(FO_NO_MEMORY, "no memory for the times of %zu steps", steps);
+        status = fo_train_agree(group, w->t_ms ? FO_OK
+                                               : fo_base_error(FO_NO_MEMORY,
+                                                               "no memory for the times of %zu "
+                                                               "steps",
+                                                               steps));
+        if (status != FO_OK)
+            return status;
         w->exposed_ms = w->t_ms + steps;
         w->losses = w->t_ms + 2 * steps;
         w->norms = w->t_ms + 3 * steps;
@@ -131,7 +135,7 @@ static fo_status compare_rank(fo_group *group, void *arg)
     char note[512];
     fo_status status = fo_train_enter(group, &c->job->fingerprint, note, sizeof note);
     if (status == FO_OK)
-        status = open_ways(c, group);
+        status = fo_train_together(group, open_ways(c, group));
     if (status == FO_OK)
         status = fo_train_link(c->job, group);
     c->link = fo_group_link(group);
@@ -165,7 +169,6 @@ static fo_status split_names(fo_train_comparison *c, const char *list)
     while (*at) {
         size_t length = strcspn(at, ",");
         fo_train_way *w = &c->ways[c->count];
-        fo_strategy parsed;
         if (c->count > FO_TRAIN_STRATEGIES)
             return fo_base_error(FO_INVALID, "--compare lists more than %d strategies",
                                  FO_TRAIN_STRATEGIES);
@@ -176,7 +179,7 @@ static fo_status split_names(fo_train_comparison *c, const char *list)
                                  list);
         memcpy(w->overlap, at, length);
         c->count++;
-        fo_status status = fo_strategy_parse(w->overlap, &parsed);
+        fo_status status = fo_train_strategy_check(w->overlap);
         for (int i = 1; status == FO_OK && i < c->count - 1; i++)
             if (!strcmp(c->ways[i].overlap, w->overlap))
                 status = fo_base_error(FO_INVALID, "--compare lists '%s' twice", w->overlap);

@@ -73,7 +73,9 @@ static fo_status report_step(run *r, const fo_train_values *values)
     fo_train_figures figures = figures_of(r, values->step_ms);
     fo_train_progress_step(job, values, &figures, elapsed_s / (double)taken * (double)left);
     fo_status status = remember(r, values);
-    return status == FO_OK ? fo_train_log_step(job, values, &figures) : status;
+    if (status == FO_OK)
+        status = fo_train_log_step(job, values, &figures);
+    return fo_train_own_words(r->worker.group, status);
 }
 
 static void fill_slow(const run *r, fo_train_result *result)
@@ -134,7 +136,8 @@ static fo_status evaluate(run *r)
     if (status != FO_OK || !first_rank(r))
         return status;
     fo_train_progress_evaluation(r->worker.job, r->step, r->val_loss);
-    return fo_train_log_evaluation(r->worker.job, r->step, r->val_loss);
+    return fo_train_own_words(r->worker.group,
+                              fo_train_log_evaluation(r->worker.job, r->step, r->val_loss));
 }
 
 /* For a rank that is killed before it can say it; the words of last_words(). */
@@ -165,19 +168,11 @@ static fo_status save(run *r)
     return status;
 }
 
-/* All ranks stop for the same reason: the caller gets the sentence from memory it shares with a rank, and no rank
- * leaves before it is there. */
-static fo_status stop(run *r, fo_status why)
+/* All ranks stop for the same reason, which they have just said. */
+static fo_status stop(const run *r, fo_status why)
 {
-    char sentence[sizeof r->worker.job->shared->sentence];
-    snprintf(sentence, sizeof sentence, "%s", fo_last_error());
-    if (fo_train_answers(r->worker.group)) {
-        memcpy(r->worker.job->shared->sentence, sentence, sizeof sentence);
-        r->worker.job->shared->stop = why;
-    }
-    fill_result(r);
-    fo_group_barrier(r->worker.group);
-    fo_base_error(why, "%s", sentence);
+    if (fo_train_answers(r->worker.group))
+        r->worker.job->shared->stopped = true;
     return fo_train_together(r->worker.group, why);
 }
 
@@ -243,12 +238,12 @@ static fo_status train_rank(fo_group *group, void *arg)
     run r = {.step = job->done, .loss = NAN, .val_loss = NAN, .slow = {.rank = -1}};
     char note[512];
     fo_status status = fo_train_enter(group, &job->fingerprint, note, sizeof note);
-    if (status == FO_OK && fo_train_answers(group))
-        job->shared->entered = true;
     if (status == FO_OK)
-        status = fo_train_worker_open(job, group, NULL, &r.worker);
+        status = fo_train_together(group, fo_train_worker_open(job, group, NULL, &r.worker));
     if (status != FO_OK)
         return status;
+    if (fo_train_answers(group))
+        job->shared->entered = true;
     if (job->done || job->resume[0])
         status = fo_train_together(group, fo_train_load(group, &r.worker.config, r.worker.model,
                                                         job->resume, true));
@@ -322,9 +317,7 @@ static fo_status run_job(fo_train_job *job, fo_train_result *result)
     if (job->progress)
         fflush(job->progress);
     fo_status status = fo_train_start(&job->options.group, train_rank, job);
-    if (status != FO_OK && shared->stop != FO_OK)
-        status = fo_base_error(shared->stop, "%s", shared->sentence);
-    else if (status != FO_OK && shared->entered && status != FO_INTERRUPTED)
+    if (status != FO_OK && shared->entered && !shared->stopped && status != FO_INTERRUPTED)
         status = last_words(job, status);
     if (result)
         *result = shared->result;

@@ -100,29 +100,65 @@ static fo_status check_reals(const fo_train_options *o)
     return FO_OK;
 }
 
-fo_status fo_train_options_check(const fo_train_options *options)
+/* Attention and the MLP are programs in training, and the library's collectives are none. */
+fo_status fo_train_strategy_check(const char *name)
 {
     fo_strategy strategy;
+    fo_status status = fo_strategy_parse(name, &strategy);
+    if (status == FO_OK && strategy.kind == FO_STRATEGY_LIBRARY)
+        return fo_base_error(FO_INVALID,
+                             "strategy '%s' is for single operators (flashoverlap bench), expected "
+                             "none, slice:k, ring, flash, direct, hier or none/hier to train with",
+                             name);
+    return status;
+}
+
+fo_status fo_train_options_check(const fo_train_options *options)
+{
     fo_status status = check_counts(options);
     if (status == FO_OK)
         status = check_reals(options);
     if (status == FO_OK)
-        status = fo_strategy_parse(options->overlap ? options->overlap : "flash", &strategy);
+        status = fo_train_strategy_check(options->overlap ? options->overlap : "flash");
     return status;
 }
 
 /* ---- files ----------------------------------------------------------------------------------------- */
 
+/* The sentences about a file begin with its path, mostly: the option comes before it. */
+static fo_status name_option(fo_status status, const char *option, const char *path)
+{
+    char sentence[1024];
+    if (status == FO_OK)
+        return status;
+    snprintf(sentence, sizeof sentence, "%s", fo_last_error());
+    bool leads = strncmp(sentence, path, strlen(path)) == 0;
+    return fo_base_error(status, "%s %s%s%s", option, leads ? "" : path, leads ? "" : ": ",
+                         sentence);
+}
+
 static fo_status open_data(fo_train_job *job)
 {
     const fo_train_options *o = &job->options;
     fo_status status = fo_data_format_parse(o->format ? o->format : "bytes", &job->format);
-    if (status == FO_OK && !o->data)
-        status = fo_base_error(FO_INVALID,
-                               "no training text was given, expected a file; use --data FILE");
+    if (status == FO_OK && (!o->data || !o->data[0]))
+        return fo_base_error(FO_INVALID,
+                             "no training text was given, expected a file; use --data FILE");
+    if (status != FO_OK)
+        return status;
+    status = fo_data_open(o->data, job->format, &job->data);
     if (status == FO_OK)
-        status = fo_data_open(o->data, job->format, &job->data);
-    return status == FO_OK ? fo_data_check_length(job->data, o->context) : status;
+        status = fo_data_check_length(job->data, o->context);
+    return name_option(status, "--data", o->data);
+}
+
+static fo_status check_out(const fo_train_options *o)
+{
+    if (!o->out || !fo_job_first())
+        return FO_OK;
+    if (!o->out[0])
+        return fo_base_error(FO_INVALID, "--out is empty, expected a directory for checkpoints");
+    return name_option(fo_checkpoint_directory_check(o->out), "--out", o->out);
 }
 
 static fo_status check_vocabulary(fo_train_job *job, const fo_train_state *resumed)
@@ -132,11 +168,12 @@ static fo_status check_vocabulary(fo_train_job *job, const fo_train_state *resum
     if (!o->vocabulary)
         o->vocabulary = known ? known : resumed ? resumed->model.vocabulary : 0;
     if (!o->vocabulary)
-        return fo_base_error(FO_INVALID,
-                             "%s: a %s file doesn't say how many tokens there are, expected the "
-                             "number; use --vocabulary (50257 for GPT-2's tokens)",
-                             o->data, fo_data_format_name(job->format));
-    return fo_data_check(job->data, o->vocabulary);
+        return fo_base_error(
+            FO_INVALID,
+            "--data %s: a %s file doesn't say how many tokens there are, expected the "
+            "number; use --vocabulary (50257 for GPT-2's tokens)",
+            o->data, fo_data_format_name(job->format));
+    return name_option(fo_data_check(job->data, o->vocabulary), "--data", o->data);
 }
 
 static fo_status check_config(fo_train_job *job)
@@ -342,8 +379,8 @@ static fo_status open_all(fo_train_job *job)
         status = check_config(job);
     if (status == FO_OK && o->resume)
         status = check_resume(job, &resumed);
-    if (status == FO_OK && o->out && fo_job_first())
-        status = fo_checkpoint_directory_check(o->out);
+    if (status == FO_OK)
+        status = check_out(o);
     if (status == FO_OK)
         status = open_log(job);
     if (status == FO_OK)

@@ -36,8 +36,10 @@ fo_status fo_train_worker_open(const fo_train_job *job, fo_group *group, const c
     if (status == FO_OK && (!worker->inputs || !worker->targets))
         status = fo_base_error(FO_NO_MEMORY, "no memory for a batch of %zu tokens; lower --batch",
                                tokens);
+    status = fo_train_agree(group, status);
     if (status == FO_OK)
-        status = fo_model_create(group, &worker->config, o->batch, &worker->model);
+        status = fo_train_agree(group,
+                                fo_model_create(group, &worker->config, o->batch, &worker->model));
     if (status != FO_OK)
         fo_train_worker_close(worker);
     return status;

@@ -17,10 +17,9 @@ enum { FO_TRAIN_PATH = 4096, FO_TRAIN_KEEP = 2 /* checkpoints kept in a director
 
 /* Memory shared with the caller's process, written by who answers for it (fo_train_answers). */
 typedef struct fo_train_shared {
-    bool entered; /* ranks have met and agree on what to do */
+    bool entered; /* ranks have met, agree on what to do, and have all they need */
+    bool stopped; /* all agreed to, and the sentence says what was saved */
     fo_train_result result;
-    fo_status stop;      /* why all ranks agreed to stop, FO_OK: they did not */
-    char sentence[1024]; /* the caller's fo_last_error() then */
 } fo_train_shared;
 
 /* ---- state.c: config.json of a checkpoint --------------------------------------------------------- */
@@ -73,8 +72,12 @@ fo_status fo_train_enter(fo_group *group, const fo_train_fingerprint *f, char *n
 
 /* ---- start.c: ranks that begin and end together ---------------------------------------------------- */
 
-/* For what all ranks of a group have agreed on: they end with this status and the same sentence. Returns it. */
+/* For what all ranks of a group have agreed on: they end well, and the caller of fo_train_start gets this status and
+ * its sentence, the same in every process of a job. Returns it. */
 fo_status fo_train_together(const fo_group *group, fo_status status);
+/* For what a rank that answers finds out alone, such as a full disk: the group fails, but the caller gets the rank's
+ * own sentence, without who it came from and who waited meanwhile. Returns it. */
+fo_status fo_train_own_words(const fo_group *group, fo_status status);
 /* For who fails before a group is there: in a job, joins the others in fo_train_enter, so that they end too, with
  * the same words. Returns `status`, or how the meeting ended. */
 fo_status fo_train_refuse(const fo_group_options *options, fo_status status);
@@ -99,8 +102,10 @@ typedef struct fo_train_job {
 /* Checks everything that can be checked before ranks start and opens what they need. */
 fo_status fo_train_job_open(const fo_train_options *options, fo_train_job *job);
 void fo_train_job_close(fo_train_job *job);
-/* Numbers only: no file is touched. */
+/* Numbers and words only: no file is touched. */
 fo_status fo_train_options_check(const fo_train_options *options);
+/* FO_INVALID: no strategy, or one that can't train. */
+fo_status fo_train_strategy_check(const char *name);
 
 /* ---- step.c: one rank with one model --------------------------------------------------------------- */
 
@@ -161,7 +166,7 @@ fo_status fo_train_waits_find(fo_train_worker *worker, double elapsed_s, fo_trai
 /* ---- agree.c ---------------------------------------------------------------------------------------- */
 
 /* Collective. The status and the sentence of the first rank (in rank order) that has another than FO_OK
- * become everyone's. */
+ * become everyone's; the sentence names that rank on the others, unless all have the same. */
 fo_status fo_train_agree(fo_group *group, fo_status status);
 /* Whether this rank's process is one that hands results to a caller: rank 0's, and in a job every rank's. */
 bool fo_train_answers(const fo_group *group);

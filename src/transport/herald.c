@@ -51,6 +51,7 @@ typedef struct herald {
     pid_t parent;
     char held[LINE], advice[ADVICE], key[KEY], name[LINE];
     bool spoken, left;
+    bool heard;      /* the program knows of the failure */
     int64_t kill_at; /* 0: not */
 } herald;
 
@@ -100,12 +101,21 @@ static void obey(herald *h, const herald_message *message)
     switch ((herald_kind)message->kind) {
     case HERALD_HOLD:
         memcpy(h->held, message->text, sizeof h->held);
-        h->kill_at = fo_base_clock_ns() + STUCK_NS;
+        if (!h->heard && !h->left)
+            h->kill_at = fo_base_clock_ns() + STUCK_NS;
         break;
     case HERALD_ADVISE: memcpy(h->advice, message->text, sizeof h->advice); break;
-    case HERALD_HEARD: h->kill_at = 0; break;
+    case HERALD_HEARD:
+        h->heard = true;
+        if (!h->left)
+            h->kill_at = 0;
+        break;
     case HERALD_SAY: speak(h, message->text, ""); break;
-    case HERALD_KEY: memcpy(h->key, message->text, KEY - 1); break;
+    case HERALD_KEY: /* another group: the failure before it is over */
+        memcpy(h->key, message->text, KEY - 1);
+        h->heard = false;
+        h->held[0] = 0;
+        break;
     case HERALD_NAME: memcpy(h->name, message->text, sizeof h->name); break;
     case HERALD_GOODBYE:
         h->left = true;

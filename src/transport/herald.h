@@ -19,7 +19,8 @@ bool fo_transport_herald_open(void);
 void fo_transport_herald_hold(const char *line);
 /* What is to be said after a held line, "" at first; what to do next. */
 void fo_transport_herald_advise(const char *advice);
-/* The program has noticed the failure and goes on by itself. */
+/* The program has noticed the failure and goes on by itself. May come before the line is held: the thread that holds it
+ * can be late. Holds until fo_transport_herald_meet. */
 void fo_transport_herald_heard(void);
 /* Says the line on standard error, once; false: there is no herald, say it yourself. */
 bool fo_transport_herald_say(const char *line);
@@ -27,7 +28,7 @@ bool fo_transport_herald_say(const char *line);
 /* What all processes of the job know and nobody else: heralds of one host find each other by it. `name`: of this process,
  * "rank 1 (pid 123)", for its own. */
 void fo_transport_herald_meet(const void *key, int bytes, const char *name);
-/* The process leaves in order. */
+/* The process leaves in order: nothing is said for it any more. One that is still there 10 s later is killed. */
 void fo_transport_herald_goodbye(void);
 
 /* Whether a line is held: safe in a signal handler. */

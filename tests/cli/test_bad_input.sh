@@ -46,6 +46,10 @@ run bench diagonal
 expect_error 2 "'diagonal' is unknown, expected row, column, mlp, attention, layer or step"
 run train "${tiny[@]}" --overlap slice:0
 expect_error 2 "slice:0"
+run train "${tiny[@]}" --overlap library
+expect_error 2 "flashoverlap train: strategy 'library' is for single operators" "slice:k"
+run train "${tiny[@]}" --compare none,library:4
+expect_error 2 "flashoverlap train: strategy 'library:4' is for single operators" "slice:k"
 run train "${tiny[@]}" --transport smoke-signals
 expect_error 2 "smoke-signals" shm self
 run train "${tiny[@]}" --kernel abacus
@@ -56,18 +60,33 @@ run train "${tiny[@]}" --heads 3
 expect_error 2 16 3
 run train "${tiny[@]}" --min-lr 1
 expect_error 2 "--min-lr"
+# what every rank would refuse is nobody's fault
+run train "${tiny[@]}" --ranks 4 --nodes 3
+expect_error 2 "flashoverlap train: 4 ranks can't be spread evenly over --nodes 3 machines" "--nodes 2"
+run bench row --ranks 2 --nodes 3 --rows 64 --dim 16 --ffn 16
+expect_error 2 "flashoverlap bench: 2 ranks can't be spread evenly over --nodes 3 machines" "--nodes 2"
+for transport in shm self; do
+    run train "${tiny[@]}" --ranks 3 --transport $transport --dim 200000
+    expect_error 1 "flashoverlap train: no memory for "
+    run train "${tiny[@]}" --ranks 3 --transport $transport --dim 200000 --compare none
+    expect_error 1 "flashoverlap train: no memory for "
+done
 
 # ---- data -----------------------------------------------------------------------------------------
 run train "${tiny[@]}" --data "$work/nowhere"
-expect_error 1 "$work/nowhere"
+expect_error 1 "flashoverlap train: --data $work/nowhere can't be opened"
+run train "${tiny[@]}" --data ""
+expect_error 2 "--data FILE"
+run train "${tiny[@]}" --data /dev/null
+expect_error 1 "flashoverlap train: --data /dev/null is not a regular file"
 : >"$work/empty"
 run train "${tiny[@]}" --data "$work/empty"
-expect_error 1 "$work/empty" empty
+expect_error 1 "--data $work/empty is empty"
 printf 'short' >"$work/short"
 run train "${tiny[@]}" --data "$work/short"
 expect_error 1 17
 run train "${tiny[@]}" --data "$work"
-expect_error 1 "$work"
+expect_error 1 "--data $work is a directory"
 printf 'good \377 bad' >"$work/broken"
 run train "${tiny[@]}" --data "$work/broken" --format char
 expect_error 1 "$work/broken" 5
@@ -88,9 +107,11 @@ expect_error 1 "$work/text" 20240520
 # ---- directories: before training starts ------------------------------------------------------------
 : >"$work/file"
 run train "${tiny[@]}" --out "$work/file/model"
-expect_error 1 "$work/file"
+expect_error 1 "--out $work/file/model: $work/file is not a directory"
 run train "${tiny[@]}" --out "$work/file"
-expect_error 1 "$work/file"
+expect_error 1 "--out $work/file is not a directory"
+run train "${tiny[@]}" --out ""
+expect_error 2 "--out is empty"
 if [ "$(id -u)" -ne 0 ]; then
     mkdir -m 555 "$work/locked"
     run train "${tiny[@]}" --out "$work/locked/model"
@@ -102,5 +123,12 @@ run train "${tiny[@]}" --resume "$work/nowhere"
 expect_error 1 "$work/nowhere"
 run sample --checkpoint "$work/nowhere"
 expect_error 1 "$work/nowhere"
+
+# ---- a disk that is full: known to rank 0 alone, while others wait for it -----------------------------
+for transport in shm self; do
+    run train "${tiny[@]}" --ranks 3 --transport $transport --log /dev/full
+    expect_error 1 "flashoverlap train: the log /dev/full can't be written" "use another --log; nothing was saved"
+    [[ "$err" != *waited* ]] || fail "$command_line: names one that waited: $err"
+done
 
 finish

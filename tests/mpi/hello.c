@@ -1,7 +1,8 @@
-/* Joins the job and adds up the ranks:  hello [RANKS [fail|exit|return]]  (test_launchers.sh) */
+/* Joins the job and adds up the ranks:  hello [RANKS [fail|all|exit|return|late]]  (test_launchers.sh) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "flashoverlap/job.h"
@@ -23,6 +24,8 @@ static fo_status hello(fo_endpoint *e, void *arg)
 {
     const char *how = arg;
     int value = e->rank, sum = 0;
+    if (strcmp(how, "all") == 0) /* at the same time */
+        return fo_base_error(FO_INVALID, "nobody can do that");
     if (strcmp(how, "fail") == 0 && e->rank == 1)
         return fo_base_error(FO_NUMERIC, "could not go on");
     for (int step = 0; step < e->size; step++) {
@@ -49,8 +52,14 @@ int main(int argc, char **argv)
             exit(3); /* others learn of it by the next group */
         status = mpi->launch(&options, hello, how);
     }
-    if (status != FO_OK && fo_job_speaks())
-        fprintf(stderr, "hello: %s\n", fo_last_error());
+    if (status != FO_OK) {
+        char line[1200];
+        snprintf(line, sizeof line, "hello: %s", fo_last_error());
+        fo_job_say(line);
+    }
+    if (strcmp(how, "late") == 0 &&
+        job.rank == 0) /* longer than one that has said goodbye may stay */
+        sleep(12);
     if (strcmp(how, "return") == 0)
         return 0;
     return fo_job_end(status == FO_OK ? 0 : 1);

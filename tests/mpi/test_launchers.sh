@@ -41,6 +41,15 @@ code=0
 launch "$family" 1 true >/dev/null 2>&1 || code=$?
 [ "$code" -ne 77 ] || exit 77
 
+# One has work to do when all others have come to leave: they wait, and are not ended as stuck meanwhile. Takes its
+# time; the others run beside it.
+(
+    code=0
+    launch "$family" 3 "$program" 3 late >"$scratch/late" 2>&1 || code=$?
+    echo "ended with $code" >>"$scratch/late"
+) &
+late=$!
+
 # the job's library is chosen by itself; the sum of the ranks of all processes
 expect 0 'sum 3' launch "$family" 3 "$program"
 expect 0 'sum 0' launch "$family" 1 "$program"
@@ -64,6 +73,11 @@ expect 1 "libflashoverlap-mpi-$family.so can't be loaded" \
 # a rank that returns an error, one that exits
 expect x 'rank 1: could not go on' launch "$family" 3 "$program" 3 fail
 expect x 'rank 1: exited with code 3' launch "$family" 3 "$program" 3 exit
+# all at once, as often as the launcher's patience lasts: one sentence, and an end
+for _ in 1 2 3; do
+    FO_LAUNCH_LIMIT=30 expect x 'nobody can do that' launch "$family" 4 "$program" 4 all
+    [ "$(grep -c 'nobody can do that' "$scratch/out")" -eq 1 ] || fail "the sentence was said more than once"
+done
 # the end of main leaves the job too
 expect 0 'sum 3' launch "$family" 3 "$program" 3 return
 
@@ -76,5 +90,10 @@ if [ -f "$folder/libflashoverlap-mpi-$other.so" ]; then
     ln -s "$folder/libflashoverlap-mpi-$other.so" "$scratch/"
     expect x "asks for libflashoverlap-mpi-$family.so" \
         env FLASHOVERLAP_MPI_DIR="$scratch" bash "$here/launch.sh" "$family" 2 "$program"
+fi
+wait "$late"
+if ! grep -qx 'sum 3' "$scratch/late" || ! grep -qx 'ended with 0' "$scratch/late"; then
+    cp "$scratch/late" "$scratch/out"
+    fail "'$program 3 late': processes were ended that waited for the last to leave"
 fi
 exit "$failed"

@@ -160,6 +160,18 @@ static void is_busy(const char *key)
     fo_transport_herald_goodbye();
 }
 
+/* The thread that holds the line comes late; a later failure counts again. */
+static void hears_first(const char *key)
+{
+    meet(key, "died: a");
+    fo_transport_herald_heard();
+    fo_transport_herald_hold("late");
+    rest(5000);
+    meet(key, "died: a");
+    fo_transport_herald_hold("stuck");
+    rest(30000);
+}
+
 static void aborts(const char *key)
 {
     meet(key, "died: a");
@@ -201,6 +213,10 @@ static void one_that_is_stuck_is_ended(void **state)
     assert_string_equal(said, "stuck\n");
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
     assert_in_range(fo_base_clock_ns() - begin_ns, 3500 * MS, 8000 * MS);
+    begin_ns = fo_base_clock_ns();
+    hear((script[]){hears_first}, 1, fresh_key(), said, sizeof said, &how);
+    assert_string_equal(said, "stuck\n");
+    assert_true(fo_base_clock_ns() - begin_ns >= 8500 * MS);
     hear((script[]){is_busy}, 1, fresh_key(), said, sizeof said, &how);
     assert_string_equal(said, "done\n");
     assert_int_equal(how, 0);
