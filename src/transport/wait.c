@@ -5,12 +5,15 @@
 
 fo_status fo_transport_wait_request(fo_endpoint *endpoint, fo_request *request, const char *what)
 {
-    int64_t deadline = fo_base_clock_ns() + endpoint->deadline_ns;
+    int64_t deadline = 0; /* what is done already costs no look at the clock */
     for (;;) {
         fo_status status = endpoint->ops->test(endpoint, request);
         if (status != FO_IN_PROGRESS)
             return status;
-        if (fo_base_clock_ns() >= deadline)
+        int64_t now = fo_base_clock_ns();
+        if (!deadline)
+            deadline = now + endpoint->deadline_ns;
+        if (now >= deadline)
             break;
         status = endpoint->ops->wait(endpoint, deadline);
         if (status != FO_OK)

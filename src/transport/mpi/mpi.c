@@ -27,11 +27,11 @@ enum {
 /* A message this short is not worth a persistent request: Open MPI takes a longer way for these than for others. */
 enum { SHORT_BYTES = 4096 };
 enum { MOST_RESULTS = 256 };
-enum { LOOKS_A_CLOCK = 16, FEW = 4 };
+enum { LOOKS_A_CLOCK = 16 };
 /* A wait sleeps for a part of the time it has lasted, so that it ends late by that part at most. */
 enum { NAP_PART = 32, LEAST_NAP_NS = 1000, MOST_NAP_NS = 250000 };
 /* A pass that took so long has moved bytes, and more may be waiting; progress() goes on for so long at most. */
-enum { BUSY_PASS_NS = 8000, MOST_PROGRESS_NS = 300000 };
+enum { BUSY_PASS_NS = 8000, BUSY_TIMES = 4, MOST_PROGRESS_NS = 300000 };
 
 /* Messages of groups have tags of their own (group.h): low ones, from this. */
 #define FIRST_GROUP_TAG 0xFFFF0000u
@@ -110,7 +110,7 @@ void fo_transport_mpi_declare(mpi_engine *engine, int rank, const char *cause)
         fo_transport_failure_declare(engine->failure, rank, rank, cause);
 }
 
-static fo_status say_failed(const mpi_engine *engine)
+static __attribute__((noinline)) fo_status say_failed(const mpi_engine *engine)
 {
     return fo_transport_mpi_report(engine->failure, FO_PEER);
 }
@@ -134,14 +134,19 @@ static void copy_handle(const mpi_engine *engine, void *to, const void *from)
         memcpy(to, from, sizeof(uint32_t));
 }
 
-void fo_transport_mpi_track(mpi_engine *engine, fo_request *request, const void *handle)
+static inline void put(mpi_engine *engine, fo_request *request, int place)
 {
-    int place = engine->count++;
-    copy_handle(engine, handle_at(engine, place), handle);
     engine->owners[place] = request;
     request->scratch[PLACE] = (uint64_t)place;
     request->scratch[SINCE] = engine->pass;
     request->state = POSTED;
+}
+
+void fo_transport_mpi_track(mpi_engine *engine, fo_request *request, const void *handle)
+{
+    int place = engine->count++;
+    copy_handle(engine, handle_at(engine, place), handle);
+    put(engine, request, place);
 }
 
 void fo_transport_mpi_done(mpi_engine *engine, fo_request *request)
@@ -258,8 +263,10 @@ static int comm_of(uint32_t tag)
 static void describe(fo_request *request, int kind, int peer, uint32_t tag, void *buffer,
                      size_t bytes)
 {
-    request->data = kind == FO_REQUEST_RECV ? buffer : NULL;
-    request->imm = 0;
+    if (kind == FO_REQUEST_RECV) {
+        request->data = buffer;
+        request->imm = 0;
+    }
     request->kind = kind;
     request->peer = peer;
     request->tag = tag;
@@ -307,32 +314,55 @@ static int start_once(mpi_endpoint *mpi, fo_request *request, int kind, int peer
     const fo_mpi_shim *shim = mpi->engine->shim;
     uint64_t comm = mpi->comms[comm_of(tag)];
     int cut = (int)(tag & mpi->tag_mask);
-    int error = drop_kept(mpi->engine, request);
-    if (error)
-        return error;
     describe(request, kind, peer, tag, buffer, bytes);
-    return kind == FO_REQUEST_SEND ? shim->isend(comm, buffer, bytes, peer, cut, handle)
-                                   : shim->irecv(comm, buffer, bytes, peer, cut, handle);
+    return kind == FO_REQUEST_SEND ? shim->isend(buffer, bytes, 0, peer, cut, comm, handle)
+                                   : shim->irecv(buffer, bytes, 0, peer, cut, comm, handle);
 }
 
-static fo_status post(mpi_endpoint *mpi, fo_request *request, int kind, int peer, uint32_t tag,
-                      void *buffer, size_t bytes)
+/* What post() does where more is to be done than one call. */
+static __attribute__((noinline)) fo_status post_kept(mpi_endpoint *mpi, fo_request *request,
+                                                     int kind, int peer, uint32_t tag, void *buffer,
+                                                     size_t bytes)
 {
     mpi_engine *engine = mpi->engine;
     uint64_t once = 0;
-    bool kept = request->fixed && bytes > SHORT_BYTES;
-    void *handle = kept ? &request->scratch[HANDLE] : &once;
     if (has_failed(engine))
         return say_failed(engine);
     fo_status status = fo_transport_mpi_reserve(engine);
     if (status != FO_OK)
         return status;
+    bool kept = request->fixed && bytes > SHORT_BYTES;
     int error = kept ? start_kept(mpi, request, kind, peer, tag, buffer, bytes)
-                     : start_once(mpi, request, kind, peer, tag, buffer, bytes, handle);
+                     : drop_kept(engine, request);
+    if (!kept && !error)
+        error = start_once(mpi, request, kind, peer, tag, buffer, bytes, &once);
     if (error)
         return fo_transport_mpi_error(engine, error, "posting a message");
-    fo_transport_mpi_track(engine, request, handle);
+    fo_transport_mpi_track(engine, request, kept ? &request->scratch[HANDLE] : &once);
     return FO_OK;
+}
+
+static __attribute__((noinline)) fo_status post_failed(mpi_engine *engine, int error)
+{
+    fo_request *request = engine->owners[--engine->count];
+    request->state = IDLE;
+    return fo_transport_mpi_error(engine, error, "posting a message");
+}
+
+/* The way of short messages counts in single stores: a core that has sent one waits for memory of the other core, and
+ * goes on only as far as its queue of stores reaches. */
+static inline fo_status post(mpi_endpoint *mpi, fo_request *request, int kind, int peer,
+                             uint32_t tag, void *buffer, size_t bytes)
+{
+    mpi_engine *engine = mpi->engine;
+    int place = engine->count;
+    if (has_failed(engine) || place == engine->capacity || request->scratch[MADE_FOR] ||
+        (request->fixed && bytes > SHORT_BYTES))
+        return post_kept(mpi, request, kind, peer, tag, buffer, bytes);
+    put(engine, request, place);
+    engine->count = place + 1; /* before the call, which little is kept over */
+    int error = start_once(mpi, request, kind, peer, tag, buffer, bytes, handle_at(engine, place));
+    return error ? post_failed(mpi->engine, error) : FO_OK;
 }
 
 static fo_status mpi_isend(fo_endpoint *endpoint, fo_request *request, int peer, uint32_t tag,
@@ -358,11 +388,10 @@ static void mpi_forget(fo_endpoint *endpoint, fo_request *request)
 
 /* ---- looking --------------------------------------------------------------------------------------- */
 
-static fo_status result_of(const mpi_endpoint *mpi, const fo_request *request)
+static __attribute__((noinline)) fo_status say_wrong(const mpi_endpoint *mpi,
+                                                     const fo_request *request)
 {
     char found[64];
-    if (request->state == DONE)
-        return FO_OK;
     if (request->state == BROKEN)
         return fo_transport_mpi_error(mpi->engine, (int)request->imm,
                                       request->kind == FO_REQUEST_RECV ? "receiving a message"
@@ -376,6 +405,11 @@ static fo_status result_of(const mpi_endpoint *mpi, const fo_request *request)
         "rank %d expected %zu bytes from rank %d (tag 0x%x) and met a message of %s "
         "bytes; both sides must agree on sizes",
         mpi->base.rank, request->bytes, request->peer, request->tag, found);
+}
+
+static inline fo_status result_of(const mpi_endpoint *mpi, const fo_request *request)
+{
+    return request->state == DONE ? FO_OK : say_wrong(mpi, request);
 }
 
 static fo_status mpi_test(fo_endpoint *endpoint, fo_request *request)
@@ -394,9 +428,7 @@ static fo_status mpi_test(fo_endpoint *endpoint, fo_request *request)
         engine->asked = request;
         return FO_IN_PROGRESS;
     }
-    /* several sends are often done together, and cheaper to look at together */
-    bool together = request->kind == FO_REQUEST_SEND && engine->count > FEW;
-    fo_status status = together ? pass(engine) : look_at(engine, request, 1);
+    fo_status status = look_at(engine, request, 1);
     if (status != FO_OK)
         return status;
     if (request->state == POSTED) {
@@ -440,24 +472,38 @@ void fo_transport_mpi_nap(int64_t waited_ns, int64_t most_ns)
     nanosleep(&pause, NULL);
 }
 
+/* Whether a row of looks that took so long has moved bytes. Where each is a system call all are long: they are
+ * compared with the shortest there was. */
+static bool moved_bytes(mpi_engine *engine, int64_t took)
+{
+    if (!engine->idle_ns || took < engine->idle_ns)
+        engine->idle_ns = took;
+    return took > BUSY_PASS_NS + BUSY_TIMES * engine->idle_ns;
+}
+
 static fo_status mpi_wait(fo_endpoint *endpoint, int64_t until_ns)
 {
     mpi_engine *engine = fo_transport_mpi_of(endpoint)->engine;
     fo_status status = FO_OK;
-    int64_t begin = 0;
+    int64_t begin = 0, before = 0;
     bool naps = false;
     while (status == FO_OK && !has_news(engine)) {
         /* the clock costs as much as a look; and most waits are for the one that was asked for last */
-        if (!naps && engine->asked)
+        bool looks = !naps && engine->asked;
+        if (looks)
             status = look_at(engine, engine->asked, LOOKS_A_CLOCK);
         if (status == FO_OK && !has_news(engine))
             status = pass(engine);
         if (status != FO_OK || has_news(engine))
             break;
         int64_t now = fo_base_clock_ns();
-        begin = begin ? begin : now;
+        /* While bytes come a nap would hold up the rest. Once it naps, a wait goes on so: where ranks share cores a
+         * look is long when another one runs. */
+        if (!begin || (looks && moved_bytes(engine, now - before)))
+            begin = now;
         if (now >= until_ns)
             break;
+        before = now;
         naps = now - begin >= engine->spin_ns;
         if (naps)
             fo_transport_mpi_nap(now - begin,

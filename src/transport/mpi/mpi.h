@@ -60,6 +60,7 @@ typedef struct mpi_engine {
     uint64_t waits;  /* that have ended, and one */
     int64_t untold;  /* completions since the last of them that no test has told */
     int64_t spin_ns; /* before a wait sleeps */
+    int64_t idle_ns; /* the shortest row of looks of a wait; 0: none yet */
     uint64_t poll_comm;
     int rank, size; /* in the job */
     mpi_memory memory;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FO_MPI_SHIM_VERSION = 1, FO_MPI_REQUEST_MOST = 8 };
+enum { FO_MPI_SHIM_VERSION = 2, FO_MPI_REQUEST_MOST = 8 };
 
 /* The module's only symbol, a function that returns its table. */
 #define FO_MPI_SHIM_SYMBOL "fo_mpi_shim_get"
@@ -53,9 +53,12 @@ typedef struct fo_mpi_shim {
     int (*group)(uint64_t comm, const int *members, int count, int tag, uint64_t *sub);
     int (*release)(uint64_t comm);
 
-    /* Messages of bytes, of any 64-bit number. */
-    int (*isend)(uint64_t comm, const void *data, uint64_t bytes, int peer, int tag, void *request);
-    int (*irecv)(uint64_t comm, void *buffer, uint64_t bytes, int peer, int tag, void *request);
+    /* Messages of bytes, of any 64-bit number. Arguments are where the library has them, with nothing in the place of
+     * the type: the call goes on there as it is. */
+    int (*isend)(const void *data, uint64_t bytes, uint64_t none, int peer, int tag, uint64_t comm,
+                 void *request);
+    int (*irecv)(void *buffer, uint64_t bytes, uint64_t none, int peer, int tag, uint64_t comm,
+                 void *request);
     /* Persistent ones: made once, started often, dropped. */
     int (*send_init)(uint64_t comm, const void *data, uint64_t bytes, int peer, int tag,
                      void *request);
