@@ -13,7 +13,9 @@ int cmd_train(int argc, char **argv);
 int cmd_sample(int argc, char **argv);
 int cmd_schedule(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_calibrate(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 
 /* Parses; prints the help or the sentence when there is nothing to run. True: go on; false: *code

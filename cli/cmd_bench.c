@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "command_line.h"
 #include "flashoverlap/bench.h"
+#include "flashoverlap/calibrate.h"
 #include "flashoverlap/job.h"
 
 /* A table in which nothing was measured is a failed run. */
@@ -48,7 +49,7 @@ int cmd_bench(int argc, char **argv)
     fo_bench_options o;
     fo_bench_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
-    const char *transfer = NULL;
+    const char *transfer = NULL, *profile = NULL;
     bool json = false, csv = false;
     int code;
     const cli_option options[] = {
@@ -65,7 +66,7 @@ int cmd_bench(int argc, char **argv)
         {CLI_DTYPE, "dtype", &o.dtype, "f32|bf16", "of products", 0, 0},
         {CLI_DTYPE, "wire", &o.wire, "f32|bf16", "of sums", 0, 0},
         {.type = CLI_SECTION, .name = "what to run"},
-        {CLI_TEXT, "overlap", &o.overlap, "LIST", "strategies", 0, 0},
+        {CLI_TEXT, "overlap", &o.overlap, "LIST", "strategies; auto: chosen", 0, 0},
         {CLI_FLAG, "backward", &o.backward, NULL, "the backward pass", 0, 0},
         {CLI_TEXT, "order", &o.order, "WORD", "straight, balanced", 0, 0},
         {CLI_INT, "repeat", &o.repeat, "N", "timed runs each", 1, 1e5},
@@ -75,6 +76,7 @@ int cmd_bench(int argc, char **argv)
         {CLI_INT, "nodes", &o.group.nodes, "M", "hosts; 0: found", 0, 4096},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn, ref", 0, 0},
         {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
+        {CLI_TEXT, "profile", &profile, "FILE", "of this machine, for predictions", 0, 0},
         {.type = CLI_SECTION, .name = "emulated"},
         {CLI_LINK, "link", &link, "LINK", "2GB/s,5us[,mesh]; auto:0.56 of computation; off", 0, 0},
         {CLI_TEXT, "transfer", &transfer, "TIME", "what all transfer takes, instead: 43.8ms", 0, 0},
@@ -89,8 +91,9 @@ int cmd_bench(int argc, char **argv)
     };
     const cli_command command = {
         .name = "bench",
-        .about = "Strategies side by side: time, effective communication time, hidden %, exposed\n"
-                 "time, lower bound, equality of the bits (docs/metrics.md).\n"
+        .about = "Strategies side by side: time, measured and predicted, effective communication\n"
+                 "time, hidden %, exposed time, lower bound, equality of the bits\n"
+                 "(docs/metrics.md).\n"
                  "X+apart: operators of mlp, of column --backward, one by one; X+row: attention\n"
                  "before its projection. layer and step are forward and backward.",
         .operands = "row|column|mlp|attention|layer|step",
@@ -100,5 +103,7 @@ int cmd_bench(int argc, char **argv)
         return code;
     o.group.link = link.link;
     o.link_ratio = link.ratio;
+    if (profile && fo_profile_use(profile) != FO_OK)
+        return cli_end("bench", FO_INVALID);
     return run(&o, transfer, json, csv, argc, argv);
 }

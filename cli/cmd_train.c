@@ -4,6 +4,7 @@
 
 #include "cli.h"
 #include "command_line.h"
+#include "flashoverlap/calibrate.h"
 #include "flashoverlap/train.h"
 
 static void print_value(const char *name, double value, const char *end)
@@ -49,7 +50,7 @@ int cmd_train(int argc, char **argv)
     fo_train_options o;
     fo_train_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
-    const char *strategies = NULL;
+    const char *strategies = NULL, *profile = NULL;
     bool json = false;
     int code;
     const cli_option options[] = {
@@ -88,8 +89,10 @@ int cmd_train(int argc, char **argv)
         {CLI_INT, "tp", &o.tp, "N", "ranks that share a layer", 1, 4096},
         {CLI_INT, "dp", &o.dp, "N", "replicas; tp x dp = ranks", 1, 4096},
         {CLI_INT, "threads", &o.group.threads, "N", "of a rank; 0: all", 0, 4096},
-        {CLI_TEXT, "overlap", &o.overlap, "NAME", "none, slice:K, ring, flash, direct, hier[:M]", 0,
-         0},
+        {CLI_TEXT, "overlap", &o.overlap, "NAME",
+         "auto, none, slice:K, ring, flash, direct, hier[:M]", 0, 0},
+        {CLI_TEXT, "plan", &o.plan, "FILE", "tp, dp and strategies, as chosen by plan", 0, 0},
+        {CLI_TEXT, "profile", &profile, "FILE", "of this machine, for auto", 0, 0},
         {CLI_DTYPE, "wire", &o.wire, "f32|bf16", "of moving sums", 0, 0},
         {CLI_TEXT, "transport", &o.group.transport, "NAME", "shm, self, mpi", 0, 0},
         {CLI_INT, "nodes", &o.group.nodes, "M", "hosts; 0: found", 0, 4096},
@@ -113,6 +116,8 @@ int cmd_train(int argc, char **argv)
         return code;
     if (!o.data)
         return cli_usage("train", "--data is missing, expected a file to learn from: --data FILE");
+    if (profile && fo_profile_use(profile) != FO_OK)
+        return cli_end("train", FO_INVALID);
     o.group.link = link.link;
     o.link_ratio = link.ratio;
     o.progress = json ? stderr : stdout;

@@ -19,6 +19,8 @@ static const struct {
     {"sample", "write text with a trained model", cmd_sample},
     {"schedule", "print and verify the step table of a strategy", cmd_schedule},
     {"bench", "measure one layer under several strategies", cmd_bench},
+    {"plan", "choose how to split a model over a cluster, and what to overlap", cmd_plan},
+    {"simulate", "predict a layer or a step on a stated machine", cmd_simulate},
     {"calibrate", "measure this machine, write its profile", cmd_calibrate},
     {"info", "what this build and this machine offer", cmd_info},
 };

@@ -1,4 +1,4 @@
-/* Measuring this machine for a profile, and devices as text. */
+/* Measuring this machine for a profile, naming and forgetting profiles, and devices as text. */
 #ifndef FLASHOVERLAP_CALIBRATE_H
 #define FLASHOVERLAP_CALIBRATE_H
 
@@ -34,7 +34,7 @@ void fo_device_print(const fo_device *device, char *text, size_t size);
 typedef struct fo_calibrate_options {
     bool quick;             /* about 10 s instead of 60, with fewer sizes and samples */
     bool json;              /* the profile to `out`, instead of a table for people */
-    const char *path;       /* the profile goes to this file, too; NULL: nowhere */
+    const char *path;       /* the profile goes to this file; NULL: where this machine's is looked for (below) */
     FILE *progress;         /* what is being done and the time left; NULL: nobody is told */
     fo_group_options group; /* ranks, threads, transport and kernel to measure with */
 } fo_calibrate_options;
@@ -42,10 +42,11 @@ typedef struct fo_calibrate_options {
 /* 2 ranks, or as many as there are cores when that is fewer; their threads; shm. In a job its ranks, mpi. */
 void fo_calibrate_defaults(fo_calibrate_options *options);
 
-/* Measures the matrix products over the rows of a slice, attention, passes over memory, messages and the
- * overhead of a task, and writes a machine profile: one JSON object, "format":
- * "flashoverlap-machine-profile", "format_version": 1, with the lists gemm, wgrad, attention, passes,
- * messages and tasks. Every figure says
+/* Measures the matrix products over the rows of a slice, attention and its gradient, packing of weights, passes over
+ * memory, messages, waking up and the overhead of a task, and writes a machine profile: one JSON object, "format":
+ * "flashoverlap-machine-profile", "format_version": 2, with what the simulator reads (docs/profiles.md: device,
+ * network, software) and the lists gemm, wgrad, attention, attention_grad, pack, passes, messages and tasks. Every
+ * figure of a list says
  *     threads, ranks_at_once       threads of a rank; ranks that did it at the same time (the time is then the
  *                                  slowest one's)
  *     time_s, best_s, spread_s     the median of `samples`, each the mean of `calls` calls; the smallest; the
@@ -64,6 +65,21 @@ void fo_calibrate_defaults(fo_calibrate_options *options);
  * first. FO_INVALID: options that can't be; FO_IO: path or out; FO_INTERRUPTED: the user asked to stop,
  * nothing is written. Starts a group: fo_group_run's conditions hold. */
 fo_status fo_calibrate_run(const fo_calibrate_options *options, FILE *out);
+
+/* ---- what is known of this machine ----
+ *
+ * Predictions and overlap "auto" (plan.h) use the profile that the environment variable FLASHOVERLAP_PROFILE names,
+ * else the one that calibrate has left in $XDG_CACHE_HOME/flashoverlap or ~/.cache/flashoverlap for this processor,
+ * kernel, number of threads, transport and version, and the wisdom beside it: products measured at the very shapes of
+ * plans when they were first met. */
+
+/* Names a profile for this process and the ranks it will start, as FLASHOVERLAP_PROFILE does. Reads it: FO_INVALID with
+ * the path of the field that is wrong, FO_IO. */
+fo_status fo_profile_use(const char *path);
+
+/* Removes the profiles that calibrate has left in the cache, and all wisdom; a named profile stays. Returns how many
+ * files went. */
+int fo_profile_forget(void);
 
 #ifdef __cplusplus
 }

@@ -125,7 +125,7 @@ typedef struct fo_plan_desc {
     fo_activation act;   /* COLUMN_FORWARD, MLP_FORWARD and ROW_BACKWARD */
     const char *overlap; /* "none", "slice:k", "ring", "flash", "flash:m", "direct", "direct:m",
                               "hier", "hier:m", "none/hier" (fo_group_nodes), "library", "library:k" (the
-                              transport's own collectives, for comparison); NULL: "flash" */
+                              transport's own collectives, for comparison), "auto" (below); NULL: "flash" */
     const char *name;    /* for messages and reports, copied; NULL: the operation's name */
     fo_plan_attention attention; /* ATTENTION_FORWARD and ATTENTION_BACKWARD */
 } fo_plan_desc;
@@ -174,6 +174,21 @@ typedef struct fo_report {
 
 typedef struct fo_plan fo_plan;
 
+/* Overlap "auto": the strategy is chosen when the plan is made, by simulating the programs of all that have the bits
+ * of "none" (so "direct" only where sums travel in float32, "hier" only where no sums are made) on the machine of the
+ * group: the emulated device, or this machine as products were measured at the very shape of the plan (some
+ * milliseconds when such a shape is first met; kept as wisdom, docs/metrics.md). "none" is taken unless another one is
+ * predicted to be faster by more than 1 %. When the emulated link of the group changes, the next execution chooses
+ * anew. fo_plan_explain says what was taken, why, and the predicted times.
+ *
+ * A prediction, in seconds; NaN: not known. */
+typedef struct fo_prediction {
+    double total_s;   /* T of the strategy the plan runs */
+    double none_s;    /* T of "none" */
+    double compute_s; /* C, the unsliced local computation alone */
+    double exposed_s; /* of the slowest rank */
+} fo_prediction;
+
 /* Makes a plan. Collective: every rank gives the same op, rows, wire, dtype, overlap. The schedule is
  * verified here. FO_INVALID: a size, type or strategy that can't be done, with the nearest that can.
  * FO_NO_MEMORY. *plan is NULL on failure. */
@@ -201,6 +216,18 @@ fo_status fo_plan_execute_local(fo_plan *plan, const fo_plan_args *args);
 
 /* Which strategy was taken, with how many slices and why; one line. Owned by the plan. */
 const char *fo_plan_explain(const fo_plan *plan);
+/* The strategy alone: "flash:2", also where "auto" was asked for. Owned by the plan. */
+const char *fo_plan_overlap(const fo_plan *plan);
+
+/* Collective. What the simulator says of an execution of this plan over the link its group has now; the same on every
+ * rank. Measures what is not known yet, some milliseconds. FO_UNSUPPORTED: strategy library, which has no program. */
+fo_status fo_plan_predict(const fo_plan *plan, fo_prediction *prediction);
+
+/* The strategy that "auto" would take for desc on so many ranks of `threads` threads on a machine that has a profile:
+ * the name of a shipped one, or a file (docs/profiles.md). desc is that of the rank with most; its overlap is not
+ * looked at. No group is needed. why: one sentence with the predicted times. FO_INVALID: sizes, ranks, the profile. */
+fo_status fo_overlap_choose(const char *machine, const fo_plan_desc *desc, int ranks, int threads,
+                            char overlap[32], char why[192]);
 
 /* Bytes this rank sends in one execution: the busiest direction of its link. */
 int64_t fo_plan_wire_bytes(const fo_plan *plan);

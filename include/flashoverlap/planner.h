@@ -28,8 +28,8 @@ typedef struct fo_model_sizes {
 } fo_model_sizes;
 
 /* `word`: a preset ("gpt2", "gpt3-175b", "llama3-70b", ...) or the path of a Hugging Face config.json. FO_INVALID: an
- * unknown preset (the known ones are listed), or a field that is missing, negative or mis-typed, with its path and a
- * valid example. FO_IO. */
+ * unknown preset (the known ones are listed), or a field that is missing, negative, mis-typed or unknown, with its path
+ * and a valid example. FO_FORMAT: the file is not JSON. FO_IO. */
 fo_status fo_model_sizes_read(const char *word, fo_model_sizes *model);
 /* Names of the presets, NULL after the last. */
 const char *const *fo_model_sizes_presets(void);
@@ -64,9 +64,12 @@ typedef struct fo_step_options {
     bool sharded_optimizer; /* ZeRO-1 over dp */
     bool
         overlap_dp; /* gradients behind the backward pass, parameters behind the next forward pass */
-    bool optimizer;      /* the step contains AdamW */
-    const char *overlap; /* strategy of every operation; "auto" or NULL: the best for each */
-    int slow_rank;       /* of tp in one group, -1: none; it computes at slow_speed */
+    bool optimizer; /* the step contains AdamW */
+    /* Strategy of every operation; "auto" or NULL: the best for each; "megatron": nothing is sliced, but where a
+     * column-parallel layer goes backward the gather runs behind dgrad and the sums behind wgrad, as Megatron-LM does
+     * it (docs/planner.md). */
+    const char *overlap;
+    int slow_rank; /* of tp in one group, -1: none; it computes at slow_speed */
     double slow_speed;
 } fo_step_options;
 
@@ -82,7 +85,7 @@ typedef struct fo_step_row {
     char name[40];    /* "attention forward" */
     char overlap[32]; /* strategy taken */
     char why[160];
-    double count; /* executions a step on the busiest rank */
+    double count; /* executions a step on the busiest rank; figures are means over them */
     double total_s, none_s, compute_s, transfer_s, bound_s, exposed_s;
     fo_step_losses losses;
 } fo_step_row;
@@ -92,10 +95,12 @@ enum { FO_STEP_ROWS = 24 };
 typedef struct fo_step_report {
     char machine[64];
     double step_s;
-    double none_s,
-        slice_s; /* the same step with nothing overlapped; with the best data slicing (slice:k) */
-    double compute_s;                                /* of the busiest rank, unsliced */
-    double tp_exposed_s, dp_exposed_s, pp_exposed_s; /* pp: bubbles and transfers between stages */
+    /* The same step with nothing overlapped, over tp and dp; with the best data slicing (slice:k). */
+    double none_s, slice_s;
+    /* These five add up to step_s. compute_s: of the busiest rank, unsliced. tp: all that operations take beyond that
+     * (ECT). pp: bubbles and transfers between stages. */
+    double compute_s;
+    double tp_exposed_s, dp_exposed_s, pp_exposed_s;
     double optimizer_s;
     double mfu, hfu; /* 0 ... 1; of the sheet's peak. hfu counts recomputed FLOPs too */
     double flops;    /* of the model a step: 6 P + 12 L d T a token, as docs/metrics.md says */

@@ -39,7 +39,8 @@ typedef struct fo_train_options {
     /* running */
     int tp, dp; /* tensor-parallel ranks of a replica, replicas; 0: what the other leaves, both 0: all ranks, one */
     const char *overlap;
-    const char *auto_link_unused; /* reserved, NULL */
+    const char *plan; /* file that `flashoverlap plan` wrote (search.h): tp, dp and the strategies of operations; the
+                         other sizes have to be those it was made for. NULL: none */
     double
         link_ratio; /* > 0: emulated link at which the transfer of the model's row-parallel layers
                            takes this part of their measured unsliced computation */

@@ -173,7 +173,7 @@ static fo_status make_results(fo_measure_bench *b)
     for (int i = 0; i < b->point_count; i++) {
         fo_measure_result *r = &b->results[i];
         r->point = b->points[i];
-        r->compute_ms = r->bound_ms = NAN;
+        r->compute_ms = r->predicted_compute_ms = r->bound_ms = NAN;
         if (b->point_count > 1)
             snprintf(r->label, sizeof r->label, "%lld x %lld", (long long)r->point.batch,
                      (long long)r->point.context);
@@ -186,6 +186,9 @@ static fo_status make_results(fo_measure_bench *b)
                                           .exposed_ms = NAN,
                                           .gap_pct = NAN,
                                           .faster_pct = NAN,
+                                          .predicted_ms = NAN,
+                                          .error_pct = NAN,
+                                          .predicted_exposed_ms = NAN,
                                           .bits = -1};
     }
     return FO_OK;

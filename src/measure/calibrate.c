@@ -11,6 +11,8 @@
 #include "flashoverlap/job.h"
 #include "flashoverlap/trace.h"
 #include "group/group.h"
+#include "op/wisdom.h"
+#include "sim/profile.h"
 #include "trace/out.h"
 #include "transport/machine.h"
 #include "transport/transport.h"
@@ -104,10 +106,49 @@ static fo_status write_results(const fo_measure_calibration *c, FILE *out)
     return status;
 }
 
+/* ---- profiles --------------------------------------------------------------------------------------- */
+
+fo_status fo_profile_use(const char *path)
+{
+    fo_sim_machine machine;
+    fo_status status = fo_sim_profile_read(path, &machine);
+    if (status != FO_OK)
+        return status;
+    fo_sim_machine_free(&machine);
+    if (setenv("FLASHOVERLAP_PROFILE", path, 1) != 0)
+        return fo_base_error(FO_NO_MEMORY, "no memory for the name of a profile");
+    return FO_OK;
+}
+
+int fo_profile_forget(void)
+{
+    return fo_op_wisdom_forget();
+}
+
+/* Where this machine's profile is looked for; "": nowhere. */
+static void find_place(const fo_group_options *group, char path[FO_OP_WISDOM_PATH])
+{
+    char machine[256];
+    const fo_kernel *kernel = fo_kernel_find(group->kernel);
+    path[0] = '\0';
+    if (!kernel)
+        return;
+    fo_op_wisdom_machine(kernel->name, kernel->isa(), threads_of(group), group->transport, machine,
+                         sizeof machine);
+    fo_op_wisdom_profile_path(machine, path);
+    if (path[0])
+        fo_op_wisdom_make_folders(path);
+}
+
 fo_status fo_calibrate_run(const fo_calibrate_options *options, FILE *out)
 {
     fo_calibrate_options own = *options;
+    char place[FO_OP_WISDOM_PATH];
     own.group.transport = fo_group_choose(&own.group);
+    if (!own.path && own.group.ranks >= 1 && fo_job_first()) {
+        find_place(&own.group, place);
+        own.path = place[0] ? place : NULL;
+    }
     fo_status status = check_options(&own);
     if (status != FO_OK)
         return fo_train_refuse(&own.group, status);

@@ -10,19 +10,22 @@
 #include "train/train.h"
 
 enum {
-    FO_MEASURE_CASES = 640,
-    FO_MEASURE_SAMPLES = 64, /* of a case, at most */
-    FO_MEASURE_HEADS = 8,    /* of attention */
-    FO_MEASURE_HEAD_DIM = 64
+    FO_MEASURE_CASES = 768,
+    FO_MEASURE_SAMPLES = 64,         /* of a case, at most */
+    FO_MEASURE_ATTENTION_WIDTH = 512 /* features of all heads */
 };
 
 typedef enum fo_measure_kind {
-    FO_MEASURE_GEMM,      /* rows, k, n */
-    FO_MEASURE_WGRAD,     /* rows, k (in), n (out) */
-    FO_MEASURE_ATTENTION, /* rows: the context of one sequence */
-    FO_MEASURE_PASS,      /* n elements, name */
-    FO_MEASURE_MESSAGE,   /* bytes, view, both */
-    FO_MEASURE_TASK       /* name */
+    FO_MEASURE_GEMM,           /* rows, k, n */
+    FO_MEASURE_WGRAD,          /* rows, k (in), n (out) */
+    FO_MEASURE_ATTENTION,      /* rows: the context of one sequence; k heads of n features */
+    FO_MEASURE_ATTENTION_GRAD, /* likewise */
+    FO_MEASURE_PACK,           /* k, n */
+    FO_MEASURE_PASS,           /* n elements, name */
+    FO_MEASURE_MESSAGE,        /* bytes, view, both */
+    FO_MEASURE_PROCESSOR,      /* the processor's time in an exchange of copies of n bytes */
+    FO_MEASURE_WAKE,           /* from a message's leaving until one who slept for it goes on */
+    FO_MEASURE_TASK            /* name */
 } fo_measure_kind;
 
 typedef struct fo_measure_case {
@@ -86,6 +89,9 @@ typedef struct fo_measure_figure {
 fo_measure_figure fo_measure_calibrate_figure(const fo_measure_case *which);
 /* The best rate of products under the same conditions: type, threads, ranks at once. */
 double fo_measure_calibrate_peak(const fo_measure_calibration *c, const fo_measure_case *like);
+/* The first of a kind that was sampled, of most ranks at once, as `like` says (type; name; n of messages); NULL. */
+const fo_measure_case *fo_measure_calibrate_find(const fo_measure_calibration *c,
+                                                 const fo_measure_case *like);
 /* Ranks that work at the same time. */
 int fo_measure_calibrate_at_once(const fo_measure_calibration *c, const fo_measure_case *which);
 

@@ -17,11 +17,12 @@ typedef struct limits {
     int extra_shapes; /* of weight gradients, and of products of one rank on all cores */
     int64_t row_factor, wgrad_factor, last_row;
     int64_t last_context;
+    int heads;        /* how many numbers of heads */
     int64_t elements; /* of a pass that does not fit into caches */
 } limits;
 
-static const limits whole = {4, 2, 2, 4, 8192, 2048, INT64_C(1) << 23};
-static const limits quick = {2, 1, 4, 4, 2048, 512, INT64_C(1) << 22};
+static const limits whole = {4, 2, 2, 4, 8192, 2048, 2, INT64_C(1) << 23};
+static const limits quick = {2, 1, 4, 4, 2048, 512, 1, INT64_C(1) << 22};
 
 /* The largest product that is worth its time: half a second of a core. */
 static const double most_flops = 4e10;
@@ -66,13 +67,37 @@ static void add_products(fo_measure_calibration *c, const limits *l, fo_measure_
     }
 }
 
-static void add_attention(fo_measure_calibration *c, const limits *l, fo_measure_case like)
+/* Two products forward, five backward. */
+static void add_attention_of(fo_measure_calibration *c, const limits *l, fo_measure_case like)
 {
-    like.kind = FO_MEASURE_ATTENTION;
+    double products = like.kind == FO_MEASURE_ATTENTION ? 2 : 5;
     for (int64_t context = 256; context <= l->last_context; context *= 2) {
         double keys = (double)context * (double)(context + 1) / 2;
         like.rows = context;
-        like.flops = 4.0 * FO_MEASURE_HEADS * FO_MEASURE_HEAD_DIM * keys;
+        like.flops = products * 2.0 * FO_MEASURE_ATTENTION_WIDTH * keys;
+        add(c, &like);
+    }
+}
+
+static void add_attention(fo_measure_calibration *c, const limits *l, fo_measure_case like)
+{
+    static const int64_t heads[] = {8, 4};
+    for (int kind = FO_MEASURE_ATTENTION; kind <= FO_MEASURE_ATTENTION_GRAD; kind++)
+        for (int h = 0; h < l->heads; h++) {
+            like.kind = (fo_measure_kind)kind;
+            like.k = heads[h];
+            like.n = FO_MEASURE_ATTENTION_WIDTH / heads[h];
+            add_attention_of(c, l, like);
+        }
+}
+
+static void add_packing(fo_measure_calibration *c, const limits *l, fo_measure_case like)
+{
+    like.kind = FO_MEASURE_PACK;
+    for (int s = 0; s < l->shapes; s++) {
+        like.k = shapes[s][0];
+        like.n = shapes[s][1];
+        like.bytes = (double)(like.k * like.n) * (double)(4 + fo_dtype_size(like.dtype));
         add(c, &like);
     }
 }
@@ -111,6 +136,7 @@ static void add_computation(fo_measure_calibration *c, const limits *l, const fo
             if (!kernel->supports(dtype))
                 continue;
             add_products(c, l, conditions[i]);
+            add_packing(c, l, conditions[i]);
             if (kernel->attention_queries)
                 add_attention(c, l, conditions[i]);
         }
@@ -140,8 +166,12 @@ void fo_measure_calibrate_cases(fo_measure_calibration *c, const fo_kernel *kern
     const fo_transport *transport = fo_transport_find(c->options->group.transport);
     c->budget_s = c->options->quick ? 10 : 60;
     add_computation(c, l, kernel, threads);
-    if (c->options->group.ranks > 1)
+    if (c->options->group.ranks > 1) {
         add_messages(c, (transport->ops->caps & FO_TRANSPORT_VIEW) != 0);
+        add(c, &(fo_measure_case){
+                   .kind = FO_MEASURE_PROCESSOR, .threads = 1, .n = 1 << 20, .bytes = 1 << 20});
+        add(c, &(fo_measure_case){.kind = FO_MEASURE_WAKE, .threads = 1});
+    }
     add(c, &(fo_measure_case){
                .kind = FO_MEASURE_TASK, .name = "flash:4", .threads = threads, .at_once = true});
     add(c, &(fo_measure_case){
@@ -168,8 +198,9 @@ double fo_measure_calibrate_peak(const fo_measure_calibration *c, const fo_measu
     double peak = 0;
     for (int i = 0; i < c->count; i++) {
         const fo_measure_case *which = &c->cases[i];
-        if (which->kind > FO_MEASURE_ATTENTION || !which->samples || which->dtype != like->dtype ||
-            which->threads != like->threads || which->at_once != like->at_once)
+        if (which->kind > FO_MEASURE_ATTENTION_GRAD || !which->samples ||
+            which->dtype != like->dtype || which->threads != like->threads ||
+            which->at_once != like->at_once)
             continue;
         double rate = which->flops / fo_measure_calibrate_figure(which).median_s;
         peak = rate > peak ? rate : peak;
@@ -177,9 +208,26 @@ double fo_measure_calibrate_peak(const fo_measure_calibration *c, const fo_measu
     return peak;
 }
 
+const fo_measure_case *fo_measure_calibrate_find(const fo_measure_calibration *c,
+                                                 const fo_measure_case *like)
+{
+    const fo_measure_case *found = NULL;
+    for (int i = 0; i < c->count; i++) {
+        const fo_measure_case *which = &c->cases[i];
+        if (which->kind != like->kind || !which->samples || which->dtype != like->dtype ||
+            which->view != like->view || which->both != like->both ||
+            (like->name && (!which->name || strcmp(which->name, like->name) != 0)) ||
+            (like->n && which->n != like->n))
+            continue;
+        if (!found || (which->at_once && !found->at_once))
+            found = which;
+    }
+    return found;
+}
+
 int fo_measure_calibrate_at_once(const fo_measure_calibration *c, const fo_measure_case *which)
 {
-    if (which->kind == FO_MEASURE_MESSAGE)
+    if (which->kind >= FO_MEASURE_MESSAGE && which->kind < FO_MEASURE_TASK)
         return 2;
     return which->at_once ? c->options->group.ranks : 1;
 }

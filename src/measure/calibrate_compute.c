@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "measure/calibrate.h"
 
-enum { OBJECTS = 96 };
+enum { OBJECTS = 192, MOST_HEADS = 8 };
 
 /* A product, made when it is first needed and kept. */
 typedef struct object {
@@ -19,7 +19,8 @@ typedef struct object {
 
 struct fo_measure_work {
     const fo_kernel *kernel;
-    char *x, *dy, *result, *weight;
+    char *x, *dy, *result, *weight, *att;
+    size_t x_bytes, at; /* of x; where the next weight to be packed is taken from */
     float *lse;
     object objects[OBJECTS];
     int count;
@@ -61,16 +62,18 @@ fo_status fo_measure_work_make(const fo_measure_calibration *c, const fo_kernel 
     size_t pass = (size_t)c->most_elements * 4, weight = (size_t)c->most_weight * 4;
     size_t tile = (size_t)(kernel->tile_rows * c->most_width) * 4;
     size_t rows = (size_t)(c->most_rows * c->most_width) * 4;
-    size_t qkv = (size_t)(c->most_rows * 3 * FO_MEASURE_HEADS * FO_MEASURE_HEAD_DIM) * 4;
+    size_t qkv = (size_t)(c->most_rows * 3 * FO_MEASURE_ATTENTION_WIDTH) * 4;
     size_t matrix_bytes = greatest((size_t[]){pass, rows, qkv}, 3);
     work->kernel = kernel;
     work->x = filled(matrix_bytes);
     work->dy = filled(matrix_bytes);
     work->result = filled(greatest((size_t[]){pass, weight, tile, qkv}, 4));
     work->weight = filled(weight);
-    work->lse = calloc((size_t)(FO_MEASURE_HEADS * c->most_rows) + 16, sizeof *work->lse);
+    work->att = filled(qkv / 3);
+    work->x_bytes = matrix_bytes;
+    work->lse = calloc((size_t)(MOST_HEADS * c->most_rows) + 16, sizeof *work->lse);
     *result = work;
-    if (!work->x || !work->dy || !work->result || !work->weight || !work->lse)
+    if (!work->x || !work->dy || !work->result || !work->weight || !work->att || !work->lse)
         return fo_base_error(FO_NO_MEMORY,
                              "calibrate: no memory for matrices of %zu bytes; --quick needs less",
                              matrix_bytes);
@@ -95,6 +98,7 @@ void fo_measure_work_free(fo_measure_work *work)
     free(work->dy);
     free(work->result);
     free(work->weight);
+    free(work->att);
     free(work->lse);
     free(work);
 }
@@ -122,11 +126,12 @@ static fo_status make_object(fo_measure_work *work, object *o)
     fo_wgrad_desc wgrad = {.out = o->like.n, .in = o->like.k, .dtype = o->like.dtype};
     fo_attention_desc attention = {.batch = 1,
                                    .context = o->like.rows,
-                                   .heads = FO_MEASURE_HEADS,
-                                   .head_dim = FO_MEASURE_HEAD_DIM,
+                                   .heads = (int)o->like.k,
+                                   .head_dim = (int)o->like.n,
                                    .dtype = o->like.dtype,
-                                   .total_heads = FO_MEASURE_HEADS};
+                                   .total_heads = (int)o->like.k};
     switch (o->like.kind) {
+    case FO_MEASURE_PACK:
     case FO_MEASURE_GEMM: return make_gemm(work, o);
     case FO_MEASURE_WGRAD: return work->kernel->wgrad_create(&wgrad, &o->wgrad);
     default: return work->kernel->attention_create(&attention, &o->attention);
@@ -136,7 +141,7 @@ static fo_status make_object(fo_measure_work *work, object *o)
 static bool fits(const fo_measure_case *a, const fo_measure_case *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->threads == b->threads && a->k == b->k &&
-           a->n == b->n && (a->kind != FO_MEASURE_ATTENTION || a->rows == b->rows);
+           a->n == b->n && (a->kind < FO_MEASURE_ATTENTION || a->rows == b->rows);
 }
 
 static fo_status find_object(fo_measure_work *work, const fo_measure_case *which, object **found)
@@ -185,17 +190,33 @@ static fo_status call_wgrad(fo_measure_work *work, const object *o, int64_t all)
     return status;
 }
 
+/* The gradient reads what forward passes before it have left: numbers of a usual size. */
 static fo_status call_attention(fo_measure_work *work, const object *o)
 {
-    fo_attention_args args = {.qkv = work->x, .lse = work->lse, .out = work->result};
-    int64_t rows, all = o->like.rows;
+    bool grad = o->like.kind == FO_MEASURE_ATTENTION_GRAD;
+    fo_attention_args args = {
+        .qkv = work->x, .lse = work->lse, .out = work->att, .dout = work->dy, .dqkv = work->result};
+    int64_t rows, all = o->like.rows,
+                  step = grad ? work->kernel->wgrad_rows : work->kernel->tile_rows;
     fo_status status = FO_OK;
     work->kernel->attention_begin(o->attention);
     for (int64_t row = 0; status == FO_OK && row < all; row += rows) {
-        rows = least(work->kernel->tile_rows, all - row);
-        status = work->kernel->attention_queries(o->attention, &args, row, rows);
+        rows = least(step, all - row);
+        status = grad ? work->kernel->attention_queries_grad(o->attention, &args, row, rows)
+                      : work->kernel->attention_queries(o->attention, &args, row, rows);
     }
     return status;
+}
+
+/* A weight that no cache holds any more: another one each time. */
+static fo_status call_pack(fo_measure_work *work, const object *o)
+{
+    size_t bytes = (size_t)(o->like.k * o->like.n) * 4;
+    if (work->at + bytes > work->x_bytes)
+        work->at = 0;
+    const float *weight = (const float *)(const void *)(work->x + work->at);
+    work->at += bytes;
+    return work->kernel->gemm_pack(o->gemm, weight, o->packed);
 }
 
 static void call_pass(fo_measure_work *work, const fo_measure_case *which)
@@ -225,6 +246,7 @@ fo_status fo_measure_work_call(fo_measure_work *work, const fo_measure_case *whi
     switch (which->kind) {
     case FO_MEASURE_GEMM: return call_gemm(work, o, which->rows);
     case FO_MEASURE_WGRAD: return call_wgrad(work, o, which->rows);
+    case FO_MEASURE_PACK: return call_pack(work, o);
     default: return call_attention(work, o);
     }
 }

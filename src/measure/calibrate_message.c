@@ -1,6 +1,7 @@
 /* Messages between ranks 0 and 1 over the transport itself, and the executor's overhead of a task. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,6 +11,8 @@
 
 /* The plan whose tasks are counted: hardly anything to compute or to send. */
 enum { PLANS = 2, PLAN_WIDTH = 16, PLAN_ROWS = 256 /* of a rank */ };
+
+enum { NAP_NS = 1000000 };
 
 struct fo_measure_wires {
     fo_group *group;
@@ -80,6 +83,47 @@ static fo_status sample_message(fo_measure_wires *wires, const fo_measure_case *
     for (int i = 0; status == FO_OK && i < calls; i++)
         status = trip(wires, which);
     *seconds = (double)(fo_base_clock_ns() - begin) * 1e-9 / calls / (which->both ? 1 : 2);
+    return status;
+}
+
+/* The processor's time of this rank in an exchange: in copies each of the two moves bytes. */
+static fo_status sample_processor(fo_measure_wires *wires, const fo_measure_case *which, int calls,
+                                  double *seconds)
+{
+    fo_measure_case exchange = *which;
+    struct timespec begin, end;
+    double elapsed;
+    exchange.both = true;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    fo_status status = sample_message(wires, &exchange, calls, &elapsed);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    if (wires->endpoint->rank <= 1)
+        *seconds =
+            ((double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9) /
+            calls;
+    return status;
+}
+
+/* Rank 1 lets rank 0 fall asleep and sends it the time; by the clock of the machine that both are on. */
+static fo_status sample_wake(fo_measure_wires *wires, double *seconds)
+{
+    fo_endpoint *e = wires->endpoint;
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    fo_request request = {0};
+    int64_t sent_ns = 0;
+    fo_status status = FO_OK;
+    if (e->rank > 1)
+        return FO_OK;
+    if (e->rank == 1) {
+        nanosleep(&nap, NULL);
+        sent_ns = fo_base_clock_ns();
+        status = e->ops->isend(e, &request, 0, wires->tag, &sent_ns, sizeof sent_ns, 0);
+        return status == FO_OK ? fo_transport_wait_request(e, &request, "calibrate") : status;
+    }
+    status = e->ops->irecv(e, &request, 1, wires->tag, &sent_ns, sizeof sent_ns);
+    if (status == FO_OK)
+        status = fo_transport_wait_request(e, &request, "calibrate");
+    *seconds = (double)(fo_base_clock_ns() - sent_ns) * 1e-9;
     return status;
 }
 
@@ -177,6 +221,10 @@ fo_status fo_measure_wires_sample(fo_measure_wires *wires, const fo_measure_case
                                   double *seconds)
 {
     fo_kernel_set_threads(which->threads);
-    return which->kind == FO_MEASURE_MESSAGE ? sample_message(wires, which, calls, seconds)
-                                             : sample_task(wires, which, calls, seconds);
+    switch (which->kind) {
+    case FO_MEASURE_MESSAGE: return sample_message(wires, which, calls, seconds);
+    case FO_MEASURE_PROCESSOR: return sample_processor(wires, which, calls, seconds);
+    case FO_MEASURE_WAKE: return sample_wake(wires, seconds);
+    default: return sample_task(wires, which, calls, seconds);
+    }
 }

@@ -65,9 +65,13 @@ static const char *phase_of(const fo_measure_case *which)
     switch (which->kind) {
     case FO_MEASURE_GEMM: return "products";
     case FO_MEASURE_WGRAD: return "weight gradients";
-    case FO_MEASURE_ATTENTION: return "attention";
+    case FO_MEASURE_ATTENTION:
+    case FO_MEASURE_ATTENTION_GRAD: return "attention";
+    case FO_MEASURE_PACK: return "packing";
     case FO_MEASURE_PASS: return "passes over memory";
-    case FO_MEASURE_MESSAGE: return "messages";
+    case FO_MEASURE_MESSAGE:
+    case FO_MEASURE_PROCESSOR:
+    case FO_MEASURE_WAKE: return "messages";
     default: return "tasks";
     }
 }
@@ -104,16 +108,21 @@ static void clear_progress(rank *r)
 
 /* ---- a sample ------------------------------------------------------------------------------------ */
 
+static bool is_wire(const fo_measure_case *which)
+{
+    return which->kind >= FO_MEASURE_MESSAGE;
+}
+
 static bool takes_part(const rank *r, const fo_measure_case *which)
 {
-    if (which->kind == FO_MEASURE_MESSAGE || which->kind == FO_MEASURE_TASK)
+    if (is_wire(which))
         return true; /* ranks above 1 have nothing to do with a message, they find that out */
     return which->at_once || fo_group_rank(r->group) == 0;
 }
 
 static fo_status run_calls(rank *r, const fo_measure_case *which, int calls, double *seconds)
 {
-    if (which->kind == FO_MEASURE_MESSAGE || which->kind == FO_MEASURE_TASK)
+    if (is_wire(which))
         return fo_measure_wires_sample(r->wires, which, calls, seconds);
     fo_status status = FO_OK;
     int64_t begin = fo_base_clock_ns();
@@ -145,7 +154,7 @@ static int calls_for(double seconds)
  * many fill a sample; a single message says nothing. */
 static fo_status warm_up(rank *r, fo_measure_case *which, double *seconds)
 {
-    bool wire = which->kind == FO_MEASURE_MESSAGE || which->kind == FO_MEASURE_TASK;
+    bool wire = is_wire(which);
     fo_status status = sample(r, which, wire ? 4 : 1, seconds);
     if (status == FO_OK && *seconds <= short_call_s)
         status = sample(r, which, wire ? 16 : 1, seconds);
@@ -166,7 +175,9 @@ static fo_status run_case(rank *r, fo_measure_case *which)
     fo_status status = FO_OK;
     if (!calls) {
         status = warm_up(r, which, &seconds);
-        calls = which->kind == FO_MEASURE_TASK ? TASK_CALLS : calls_for(seconds);
+        calls = which->kind == FO_MEASURE_TASK   ? TASK_CALLS
+                : which->kind == FO_MEASURE_WAKE ? 1
+                                                 : calls_for(seconds);
         if (status == FO_OK && fo_train_answers(r->group))
             which->calls = calls;
     }

@@ -45,7 +45,7 @@ static void put_conditions(const fo_measure_calibration *c, const char *what,
 
 static void put_rates(const fo_measure_calibration *c, FILE *out)
 {
-    static const char *const names[] = {"gemm", "wgrad", "attention"};
+    static const char *const names[] = {"gemm", "wgrad", "attention", "att. grad"};
     fprintf(out,
             "GFLOP/s of a rank by the rows of a slice (attention: the context), median over "
             "shapes\n%-10s %-5s %7s %6s",
@@ -55,7 +55,7 @@ static void put_rates(const fo_measure_calibration *c, FILE *out)
     fprintf(out, "\n");
     for (int i = 0; i < c->count; i++) {
         const fo_measure_case *which = &c->cases[i];
-        if (which->kind > FO_MEASURE_ATTENTION || !begins_line(c, i))
+        if (which->kind > FO_MEASURE_ATTENTION_GRAD || !begins_line(c, i))
             continue;
         put_conditions(c, names[which->kind], which, out);
         for (int r = 0; r < ROWS; r++) {
@@ -130,6 +130,16 @@ static void put_messages(const fo_measure_calibration *c, FILE *out)
 
 static void put_tasks(const fo_measure_calibration *c, FILE *out)
 {
+    const fo_measure_case *wake =
+        fo_measure_calibrate_find(c, &(fo_measure_case){.kind = FO_MEASURE_WAKE});
+    const fo_measure_case *moved =
+        fo_measure_calibrate_find(c, &(fo_measure_case){.kind = FO_MEASURE_PROCESSOR});
+    if (wake)
+        fprintf(out, "\nwaking up for a message  %.1f us",
+                fo_measure_calibrate_figure(wake).median_s * 1e6);
+    if (moved)
+        fprintf(out, "\nprocessor time of a copied byte, each end  %.3f ns",
+                fo_measure_calibrate_figure(moved).median_s / moved->bytes / 2 * 1e9);
     fprintf(out, "\noverhead of a task");
     for (int i = 0; i < c->count; i++)
         if (c->cases[i].kind == FO_MEASURE_TASK && c->cases[i].samples)

@@ -120,11 +120,30 @@ static void put_head(const fo_measure_bench *b, const fo_measure_result *result)
         fprintf(b->out, "bound: the computation alone, which is `none` over a link without cost\n");
 }
 
-static void put_columns(const fo_measure_bench *b)
+static bool has_predictions(const fo_measure_bench *b, const fo_measure_result *result)
 {
-    fprintf(b->out, "%-*s %10s %19s %9s %9s %10s %9s %7s %8s  %s\n", name_width(b), "overlap",
-            "T ms", "p10-p90 ms", "ECT ms", "hidden %", "exposed ms", "bound ms", "gap %",
-            "faster %", "bits");
+    bool any = false;
+    for (int s = 0; s < b->strategy_count; s++)
+        any |= isfinite(result->rows[s].predicted_ms);
+    return any;
+}
+
+static void put_columns(const fo_measure_bench *b, const fo_measure_result *result)
+{
+    fprintf(b->out, "%-*s %10s %19s ", name_width(b), "overlap", "T ms", "p10-p90 ms");
+    if (has_predictions(b, result))
+        fprintf(b->out, "%12s %7s ", "predicted ms", "error %");
+    fprintf(b->out, "%9s %9s %10s %9s %7s %8s  %s\n", "ECT ms", "hidden %", "exposed ms",
+            "bound ms", "gap %", "faster %", "bits");
+}
+
+static void put_predicted(const fo_measure_bench *b, const fo_measure_result *result, int s)
+{
+    const fo_measure_row *row = &result->rows[s];
+    char predicted[32], error[32];
+    if (has_predictions(b, result))
+        fprintf(b->out, "%12s %7s ", cell(row->predicted_ms, 3, predicted, sizeof predicted),
+                cell(row->error_pct, 1, error, sizeof error));
 }
 
 static void put_row(const fo_measure_bench *b, const fo_measure_result *result, int s, bool best)
@@ -138,9 +157,11 @@ static void put_row(const fo_measure_bench *b, const fo_measure_result *result, 
     }
     snprintf(spread, sizeof spread, "%.3f-%.3f", row->low_ms, row->high_ms);
     bool color = best && b->options->color;
-    fprintf(b->out, "%s%-*s %10s %19s %9s %9s %10s %9s %7s %8s  %s%s%s\n",
-            color ? "\033[1;32m" : "", name_width(b), name, cell(row->t_ms, 3, t, sizeof t), spread,
-            cell(row->ect_ms, 3, ect, sizeof ect), cell(row->hidden_pct, 1, hidden, sizeof hidden),
+    fprintf(b->out, "%s%-*s %10s %19s ", color ? "\033[1;32m" : "", name_width(b), name,
+            cell(row->t_ms, 3, t, sizeof t), spread);
+    put_predicted(b, result, s);
+    fprintf(b->out, "%9s %9s %10s %9s %7s %8s  %s%s%s\n", cell(row->ect_ms, 3, ect, sizeof ect),
+            cell(row->hidden_pct, 1, hidden, sizeof hidden),
             cell(row->exposed_ms, 3, exposed, sizeof exposed),
             cell(result->bound_ms, 3, bound, sizeof bound), cell(row->gap_pct, 1, gap, sizeof gap),
             cell(row->faster_pct, 1, faster, sizeof faster),
@@ -172,10 +193,13 @@ static void put_point(const fo_measure_bench *b, const fo_measure_result *result
     fprintf(b->out, "link: %s\n", link);
     fprintf(b->out, "computation alone, unsliced%s: %.3f ms\n",
             fo_measure_bench_emulates(b) ? ", emulated" : "", result->compute_ms);
-    put_columns(b);
+    put_columns(b, result);
     int best = best_of(b, result);
     for (int s = 0; s < b->strategy_count; s++)
         put_row(b, result, s, s == best);
+    for (int s = 0; s < b->strategy_count; s++)
+        if (result->rows[s].taken[0])
+            fprintf(b->out, "%s took %s\n", b->strategies[s].name, result->rows[s].taken);
     if (result->interrupted)
         fprintf(b->out, "interrupted: medians of %d of %d runs\n", result->rows[0].samples,
                 b->options->repeat);

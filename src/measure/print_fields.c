@@ -15,7 +15,7 @@ typedef struct field {
     const char *format;
 } field;
 
-enum { FIELDS = 40 };
+enum { FIELDS = 48 };
 
 typedef struct fields {
     field list[FIELDS];
@@ -77,6 +77,7 @@ static void add_point(const fo_measure_bench *b, const fo_measure_result *result
              result->link.bytes_per_s > 0 ? result->link.latency_s : NAN);
     add_count(f, "wire_bytes", result->measured ? result->wire_bytes : NAN);
     add_real(f, "compute_ms", "%.4f", result->measured ? result->compute_ms : NAN);
+    add_real(f, "predicted_compute_ms", "%.4f", result->predicted_compute_ms);
 }
 
 static void make(const fo_measure_bench *b, const fo_measure_result *result, int s, fields *f)
@@ -97,6 +98,10 @@ static void make(const fo_measure_bench *b, const fo_measure_result *result, int
     add_real(f, "bound_ms", "%.4f", known ? result->bound_ms : NAN);
     add_real(f, "gap_pct", "%.2f", known ? row->gap_pct : NAN);
     add_real(f, "faster_pct", "%.2f", known ? row->faster_pct : NAN);
+    add_text(f, "taken", row->taken[0] ? row->taken : NULL);
+    add_real(f, "predicted_ms", "%.4f", row->predicted_ms);
+    add_real(f, "predicted_exposed_ms", "%.4f", row->predicted_exposed_ms);
+    add_real(f, "prediction_error_pct", "%.2f", known ? row->error_pct : NAN);
     add_truth(f, "bitwise_equal", known ? row->bits : -1);
     add_truth(f, "interrupted", result->interrupted);
     add_text(f, "note", *note ? note : NULL);

@@ -13,6 +13,9 @@ typedef struct fo_measure_row {
     int samples; /* 0: not measured, and note says why */
     double t_ms, low_ms, high_ms;
     double ect_ms, hidden_pct, exposed_ms, gap_pct, faster_pct;
+    double predicted_ms, error_pct; /* 100 (predicted / T - 1) */
+    double predicted_exposed_ms;
+    char taken[64]; /* by strategy auto; "" */
     int bits; /* 1: equal to the first measured strategy's, 0: they differ, -1: not compared */
     char note[480];
 } fo_measure_row;
@@ -26,6 +29,7 @@ typedef struct fo_measure_result {
     bool failed;       /* it could be measured, but a rank died or a wait ended without a message */
     int measured;      /* rows with samples */
     double compute_ms; /* the unsliced computation alone */
+    double predicted_compute_ms;
     double bound_ms;
     double wire_bytes; /* of the rank that sends most */
     fo_link link;      /* that the figures belong to */

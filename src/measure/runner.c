@@ -29,6 +29,7 @@ typedef struct runner {
     fo_measure_clock clock;
     samples alone, of[FO_MEASURE_STRATEGIES];
     uint64_t hashes[FO_MEASURE_STRATEGIES];
+    fo_prediction predicted[FO_MEASURE_STRATEGIES];
     double wire_bytes;
     bool interrupted; /* agreed on */
     fo_measure_progress progress;
@@ -184,6 +185,21 @@ static fo_status take_turns(runner *r)
     return status;
 }
 
+/* ---- predictions --------------------------------------------------------------------------------------- */
+
+/* Before anything is timed, over the link that will be. What can't be predicted stays open. */
+static fo_status predict_all(runner *r)
+{
+    const fo_measure_bench *bench = r->rank.bench;
+    fo_status status = FO_OK;
+    for (int s = 0; s < bench->strategy_count; s++)
+        r->predicted[s] = (fo_prediction){NAN, NAN, NAN, NAN};
+    for (int s = 0; status == FO_OK && r->family->predict && s < bench->strategy_count; s++)
+        if (r->rank.subjects[s])
+            status = r->family->predict(r->rank.subjects[s], &r->predicted[s]);
+    return status;
+}
+
 /* ---- results ----------------------------------------------------------------------------------------- */
 
 /* Compared with the first strategy that adds in the same order; -1: there is nothing to compare. */
@@ -207,6 +223,12 @@ static void fill_row(const runner *r, int s, fo_measure_row *row)
     row->low_ms = fo_base_percentile(of->t, of->count, 0.1);
     row->high_ms = fo_base_percentile(of->t, of->count, 0.9);
     row->exposed_ms = fo_base_median(of->exposed, of->count);
+    row->predicted_ms = r->predicted[s].total_s * 1e3;
+    row->predicted_exposed_ms = r->predicted[s].exposed_s * 1e3;
+    row->error_pct = 100 * (row->predicted_ms / row->t_ms - 1);
+    if (r->family->taken && r->rank.subjects[s] &&
+        !strcmp(r->rank.bench->strategies[s].overlap, "auto"))
+        r->family->taken(r->rank.subjects[s], row->taken, sizeof row->taken);
     row->bits = same_bits(r, s);
     snprintf(row->note, sizeof row->note, "%s",
              !r->rank.subjects[s] ? r->rank.notes[s]
@@ -222,6 +244,10 @@ static void fill_result(const runner *r, fo_measure_result *result)
     bench->family->sizes(bench->options, &bench->points[r->rank.point], &sizes);
     result->interrupted = r->interrupted;
     result->compute_ms = fo_base_median(r->alone.t, r->alone.count);
+    for (int s = bench->strategy_count - 1; s >= 0;
+         s--) /* the first that has one: as what is run alone */
+        if (!isnan(r->predicted[s].compute_s))
+            result->predicted_compute_ms = r->predicted[s].compute_s * 1e3;
     result->wire_bytes = r->wire_bytes;
     result->link = fo_group_link(r->rank.group);
     result->bound_ms = sizes.bound_computes
@@ -275,6 +301,8 @@ static void note_group(const runner *r, fo_measure_result *result)
 static fo_status measure(runner *r)
 {
     fo_status status = set_link(r);
+    if (status == FO_OK)
+        status = predict_all(r);
     if (status == FO_OK && !r->rank.setup.emulated)
         status = hash_all(r);
     if (status == FO_OK && !r->interrupted)

@@ -83,6 +83,11 @@ typedef struct fo_measure_family {
     void (*clear)(void *subject);
     /* Goes on from `hash` over all results of the last execution. */
     uint64_t (*hash)(const void *subject, uint64_t hash);
+    /* Collective. Seconds of an execution as the simulator has them, over the link the group has now; NaN: nobody
+     * knows. NULL: there is no prediction of this kind of subject. */
+    fo_status (*predict)(void *subject, fo_prediction *prediction);
+    /* The strategies that were taken, "flash:2" or "flash:2+none"; NULL: as asked for. */
+    void (*taken)(const void *subject, char *text, size_t size);
 } fo_measure_family;
 
 /* By name, NULL when unknown. */
@@ -130,6 +135,8 @@ int64_t fo_measure_plans_wire_bytes(const void *subject);
 int64_t fo_measure_plans_exposed_ns(const void *subject);
 void fo_measure_plans_clear(void *subject);
 uint64_t fo_measure_plans_hash(const void *subject, uint64_t hash);
+fo_status fo_measure_plans_predict(void *subject, fo_prediction *prediction);
+void fo_measure_plans_taken(const void *subject, char *text, size_t size);
 
 /* Goes on from `hash` over some bytes. */
 uint64_t fo_measure_hash(uint64_t hash, const void *data, size_t bytes);

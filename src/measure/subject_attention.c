@@ -244,4 +244,6 @@ const fo_measure_family fo_measure_family_attention = {
     .exposed_ns = fo_measure_plans_exposed_ns,
     .clear = fo_measure_plans_clear,
     .hash = fo_measure_plans_hash,
+    .predict = fo_measure_plans_predict,
+    .taken = fo_measure_plans_taken,
 };

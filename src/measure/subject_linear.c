@@ -188,6 +188,8 @@ const fo_measure_family fo_measure_family_row = {
     .exposed_ns = fo_measure_plans_exposed_ns,
     .clear = fo_measure_plans_clear,
     .hash = fo_measure_plans_hash,
+    .predict = fo_measure_plans_predict,
+    .taken = fo_measure_plans_taken,
 };
 
 const fo_measure_family fo_measure_family_column = {
@@ -208,4 +210,6 @@ const fo_measure_family fo_measure_family_column = {
     .exposed_ns = fo_measure_plans_exposed_ns,
     .clear = fo_measure_plans_clear,
     .hash = fo_measure_plans_hash,
+    .predict = fo_measure_plans_predict,
+    .taken = fo_measure_plans_taken,
 };

@@ -1,4 +1,6 @@
 /* Subjects that are plans executed one after the other, and the matrices of a family. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +143,38 @@ uint64_t fo_measure_plans_hash(const void *subject, uint64_t hash)
     for (int i = 0; i < plans->output_count; i++)
         hash = fo_measure_hash(hash, plans->outputs[i].data, plans->outputs[i].bytes);
     return hash;
+}
+
+/* ---- predictions ----------------------------------------------------------------------------------- */
+
+/* Operators one after the other take the sum of their times. */
+fo_status fo_measure_plans_predict(void *subject, fo_prediction *prediction)
+{
+    const fo_measure_plans *plans = subject;
+    fo_prediction one, sum = {0};
+    fo_status status = FO_OK;
+    for (int i = 0; status == FO_OK && i < plans->count; i++) {
+        status = fo_plan_predict(plans->plan[i], &one);
+        sum.total_s += one.total_s;
+        sum.none_s += one.none_s;
+        sum.compute_s += one.compute_s;
+        sum.exposed_s += one.exposed_s;
+    }
+    *prediction = sum;
+    if (status != FO_UNSUPPORTED) /* of the library nobody knows */
+        return status;
+    *prediction = (fo_prediction){NAN, NAN, NAN, NAN};
+    return FO_OK;
+}
+
+void fo_measure_plans_taken(const void *subject, char *text, size_t size)
+{
+    const fo_measure_plans *plans = subject;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < plans->count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "+" : "",
+                                 fo_plan_overlap(plans->plan[i]));
 }
 
 /* ---- families -------------------------------------------------------------------------------------- */

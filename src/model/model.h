@@ -22,11 +22,19 @@
 
 #include "flashoverlap/group.h"
 
+/* A strategy of one operation of a layer, by the name that plan files give it ("mlp up backward"). */
+typedef struct fo_model_overlap {
+    const char *operation, *overlap;
+} fo_model_overlap;
+
 typedef struct fo_model_config {
     int64_t layers, heads, dim, context, vocabulary;
     fo_dtype dtype, wire;
     float dropout;
     const char *overlap;
+    const fo_model_overlap
+        *overlaps; /* instead of `overlap`, for operations that are named; borrowed */
+    int overlap_count;
     uint64_t seed; /* initial weights and dropout */
     int tp,
         dp; /* tensor-parallel ranks of a replica, replicas; 0: what the other leaves, both 0: all ranks, one */

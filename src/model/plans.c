@@ -13,6 +13,7 @@ typedef enum plan_width { NOTHING, DIM, OWN_QKV, OWN_HEADS, OWN_HIDDEN, OWN_VOCA
  * throughout. */
 typedef struct plan_row {
     const char *name;
+    const char *planned; /* what plan files call it; NULL: they do not */
     fo_op op;
     plan_rows rows;
     plan_width in, out, hidden;
@@ -21,21 +22,31 @@ typedef struct plan_row {
 
 static const plan_row table[FO_MODEL_PLAN_COUNT] = {
     /* float32 on the wire: a sum of one row and zeros, exact for every N. By table: see table_row. */
-    [FO_MODEL_PLAN_EMBED] = {.name = "embedding", .op = FO_REDUCE_SCATTER, .in = DIM},
-    [FO_MODEL_PLAN_QKV] =
-        {.name = "attention qkv", .op = FO_COLUMN_FORWARD, .in = DIM, .out = OWN_QKV, .t = true},
+    [FO_MODEL_PLAN_EMBED] = {.name = "embedding",
+                             .planned = "embedding forward",
+                             .op = FO_REDUCE_SCATTER,
+                             .in = DIM},
+    [FO_MODEL_PLAN_QKV] = {.name = "attention qkv",
+                           .planned = "qkv forward",
+                           .op = FO_COLUMN_FORWARD,
+                           .in = DIM,
+                           .out = OWN_QKV,
+                           .t = true},
     [FO_MODEL_PLAN_ATTENTION] = {.name = "attention",
+                                 .planned = "attention forward",
                                  .op = FO_ATTENTION_FORWARD,
                                  .in = OWN_HEADS,
                                  .out = DIM,
                                  .t = true,
                                  .dropout = true},
     [FO_MODEL_PLAN_ATTENTION_EVALUATION] = {.name = "attention, evaluating",
+                                            .planned = "attention forward",
                                             .op = FO_ATTENTION_FORWARD,
                                             .in = OWN_HEADS,
                                             .out = DIM,
                                             .t = true},
     [FO_MODEL_PLAN_MLP] = {.name = "mlp",
+                           .planned = "mlp forward",
                            .op = FO_MLP_FORWARD,
                            .in = DIM,
                            .out = DIM,
@@ -43,46 +54,57 @@ static const plan_row table[FO_MODEL_PLAN_COUNT] = {
                            .gelu = true,
                            .t = true},
     [FO_MODEL_PLAN_HEAD] = {.name = "head",
+                            .planned = "head forward",
                             .op = FO_COLUMN_FORWARD,
                             .in = DIM,
                             .out = OWN_VOCABULARY,
                             .t = true,
                             .y_f32 = true},
     [FO_MODEL_PLAN_HEAD_BACKWARD] = {.name = "head backward",
+                                     .planned = "head backward",
                                      .op = FO_COLUMN_BACKWARD,
                                      .in = DIM,
                                      .out = OWN_VOCABULARY,
                                      .t = true},
     [FO_MODEL_PLAN_OUT_BACKWARD] = {.name = "mlp out backward",
+                                    .planned = "mlp down backward",
                                     .op = FO_ROW_BACKWARD,
                                     .in = OWN_HIDDEN,
                                     .out = DIM,
                                     .gelu = true,
                                     .t = true},
     [FO_MODEL_PLAN_FC_BACKWARD] = {.name = "mlp in backward",
+                                   .planned = "mlp up backward",
                                    .op = FO_COLUMN_BACKWARD,
                                    .in = DIM,
                                    .out = OWN_HIDDEN,
                                    .t = true},
     [FO_MODEL_PLAN_ATTENTION_BACKWARD] = {.name = "attention backward",
+                                          .planned = "attention backward",
                                           .op = FO_ATTENTION_BACKWARD,
                                           .in = OWN_HEADS,
                                           .out = DIM,
                                           .t = true,
                                           .dropout = true},
     [FO_MODEL_PLAN_ATTENTION_EVALUATION_BACKWARD] = {.name = "attention backward, evaluating",
+                                                     .planned = "attention backward",
                                                      .op = FO_ATTENTION_BACKWARD,
                                                      .in = OWN_HEADS,
                                                      .out = DIM,
                                                      .t = true},
     [FO_MODEL_PLAN_QKV_BACKWARD] = {.name = "attention qkv backward",
+                                    .planned = "qkv backward",
                                     .op = FO_COLUMN_BACKWARD,
                                     .in = DIM,
                                     .out = OWN_QKV,
                                     .t = true},
-    [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward", .op = FO_ALL_GATHER, .in = DIM},
+    [FO_MODEL_PLAN_EMBED_BACKWARD] = {.name = "embedding backward",
+                                      .planned = "embedding backward",
+                                      .op = FO_ALL_GATHER,
+                                      .in = DIM},
     /* whoever has the row asked for gives it */
     [FO_MODEL_PLAN_LOGITS] = {.name = "head of one row",
+                              .planned = "head forward",
                               .op = FO_COLUMN_FORWARD,
                               .rows = RANKS,
                               .in = DIM,
@@ -125,6 +147,14 @@ static int64_t width_of(const fo_model *model, plan_width width)
     return 0;
 }
 
+static const char *overlap_of(const fo_model_config *config, const char *planned)
+{
+    for (int i = 0; planned && i < config->overlap_count; i++)
+        if (strcmp(config->overlaps[i].operation, planned) == 0)
+            return config->overlaps[i].overlap;
+    return config->overlap;
+}
+
 static fo_status create(fo_model *model, fo_model_plan which)
 {
     plan_row row = table_row(model, which);
@@ -138,7 +168,7 @@ static fo_status create(fo_model *model, fo_model_plan which)
         .wire = row.t ? model->config.wire : FO_F32,
         .y_dtype = row.y_f32 ? FO_F32 : model->config.dtype,
         .act = row.gelu ? FO_GELU : FO_IDENTITY,
-        .overlap = model->config.overlap,
+        .overlap = overlap_of(&model->config, row.planned),
         .name = row.name,
     };
     if (row.op == FO_ATTENTION_FORWARD || row.op == FO_ATTENTION_BACKWARD)

@@ -40,7 +40,7 @@ static fo_buffer_role output_role(const fo_plan *plan, int slot)
     }
 }
 
-static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
+fo_status fo_op_local_block(fo_plan *plan, int slot, int64_t row, int64_t rows, const void *add)
 {
     fo_task task = {.kind = FO_TASK_COMPUTE,
                     .slot = slot,
@@ -50,7 +50,8 @@ static fo_status local_block(fo_plan *plan, int slot, int64_t row, int64_t rows)
                          .row = row,
                          .rows = rows,
                          .in_role = input_role(plan, slot),
-                         .add_role = FO_BUFFER_ROLES,
+                         .add = add,
+                         .add_role = add ? FO_BUFFER_STAGING : FO_BUFFER_ROLES,
                          .out_role = output_role(plan, slot)};
     char *in = fo_op_describe_external(plan, plan->args, tile.in_role);
     int64_t in_bytes = plan->row_bytes[tile.in_role];
@@ -76,9 +77,20 @@ static fo_status local_slot(fo_plan *plan, int slot, int64_t step)
         step = plan->shard_rows ? plan->shard_rows : 1; /* the stand-in has no more rows */
     for (int64_t row = 0; status == FO_OK && row < plan->desc.rows; row += step) {
         int64_t rows = plan->desc.rows - row < step ? plan->desc.rows - row : step;
-        status = local_block(plan, slot, row, rows);
+        status = fo_op_local_block(plan, slot, row, rows, NULL);
     }
     return status;
+}
+
+fo_status fo_op_local_allocate(fo_plan *plan)
+{
+    size_t bytes = (size_t)(plan->desc.rows * plan->row_bytes[FO_BUFFER_PARTIAL]);
+    if (plan->local_out || !fo_schedule_operation_reduces(plan->desc.op))
+        return FO_OK;
+    plan->local_out = calloc(1, bytes + 64);
+    return plan->local_out
+               ? FO_OK
+               : fo_base_error(FO_NO_MEMORY, "%s: no memory for %zu bytes", plan->name, bytes);
 }
 
 fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args)
@@ -87,14 +99,10 @@ fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args)
     fo_pattern pattern = fo_schedule_operation_pattern(op);
     if (op == FO_ALL_GATHER || op == FO_REDUCE_SCATTER)
         return FO_OK;
-    if (!plan->local_out && fo_schedule_operation_reduces(op)) {
-        size_t bytes = (size_t)(plan->desc.rows * plan->row_bytes[FO_BUFFER_PARTIAL]);
-        plan->local_out = calloc(1, bytes + 64);
-        if (!plan->local_out)
-            return fo_base_error(FO_NO_MEMORY, "%s: no memory for %zu bytes", plan->name, bytes);
-    }
+    fo_status status = fo_op_local_allocate(plan);
     plan->args = args;
-    fo_status status = fo_op_compute_pack(plan);
+    if (status == FO_OK)
+        status = fo_op_compute_pack(plan);
     if (plan->attention)
         plan->kernel->attention_begin(plan->attention);
     if (status == FO_OK && plan->attention && plan->desc.attention.first &&

@@ -61,7 +61,9 @@ static void explain(fo_plan *plan)
                   program->tasks[t].slot == (program->pattern == FO_PATTERN_WGRAD);
     }
     const char *why = "as asked for";
-    if (fo_group_size(plan->group) == 1)
+    if (plan->automatic)
+        why = plan->why;
+    else if (fo_group_size(plan->group) == 1)
         why = "one rank has nothing to communicate";
     else if (!plan->desc.overlap)
         why = "the default";
@@ -117,7 +119,7 @@ static fo_status create_attention(fo_plan *plan)
     return status;
 }
 
-static fo_status create_kernels(fo_plan *plan)
+fo_status fo_op_plan_make_kernels(fo_plan *plan)
 {
     const fo_plan_desc *desc = &plan->desc;
     bool mlp = desc->op == FO_MLP_FORWARD;
@@ -189,6 +191,12 @@ static void choose_tiles(fo_plan *plan)
         plan->wgrad_rows = plan->tile_rows > FO_WGRAD_ROWS ? plan->tile_rows : FO_WGRAD_ROWS;
 }
 
+void fo_op_plan_size(fo_plan *plan)
+{
+    choose_tiles(plan);
+    plan->width_out = fo_schedule_operation_sizes(&plan->desc, plan->row_bytes);
+}
+
 /* none and slice:k compute a chunk of every shard as one product; in the others a task is one. */
 static fo_status lay_out_slices(fo_plan *plan)
 {
@@ -217,8 +225,34 @@ static fo_status lay_out_slices(fo_plan *plan)
 /* Strategy library has no program and so no executor. */
 static fo_status set_up_library(fo_plan *plan)
 {
-    fo_status status = create_kernels(plan);
+    fo_status status = fo_op_plan_make_kernels(plan);
     return status == FO_OK ? fo_op_library_create(plan) : status;
+}
+
+static fo_status make_program(fo_plan *plan)
+{
+    fo_status status = build_program(plan);
+    if (status == FO_OK)
+        status = lay_out_slices(plan);
+    if (status == FO_OK)
+        status = create_executor(plan);
+    if (status == FO_OK)
+        explain(plan);
+    return status;
+}
+
+static void drop_program(fo_plan *plan)
+{
+    fo_exec_destroy(plan->exec);
+    fo_schedule_free(plan->program);
+    free(plan->slice_rows);
+    free(plan->waits);
+    plan->exec = NULL;
+    plan->program = NULL;
+    plan->slice_rows = NULL;
+    plan->waits = NULL;
+    plan->wait_count = 0;
+    plan->wire_bytes = 0;
 }
 
 static fo_status set_up(fo_plan *plan)
@@ -228,20 +262,15 @@ static fo_status set_up(fo_plan *plan)
         status = fo_op_describe_check(&plan->desc, plan->kernel, plan->name);
     if (status != FO_OK)
         return status;
-    choose_tiles(plan);
-    plan->width_out = fo_schedule_operation_sizes(&plan->desc, plan->row_bytes);
+    plan->automatic = plan->strategy.kind == FO_STRATEGY_AUTO;
+    fo_op_plan_size(plan);
     if (plan->strategy.kind == FO_STRATEGY_LIBRARY)
         return set_up_library(plan);
-    status = build_program(plan);
+    if (plan->automatic)
+        status = fo_op_auto_choose(plan);
     if (status == FO_OK)
-        status = lay_out_slices(plan);
-    if (status == FO_OK)
-        status = create_kernels(plan);
-    if (status == FO_OK)
-        status = create_executor(plan);
-    if (status == FO_OK)
-        explain(plan);
-    return status;
+        status = fo_op_plan_make_kernels(plan);
+    return status == FO_OK ? make_program(plan) : status;
 }
 
 fo_status fo_plan_create(fo_group *group, const fo_plan_desc *desc, fo_plan **out)
@@ -267,13 +296,8 @@ fo_status fo_plan_create(fo_group *group, const fo_plan_desc *desc, fo_plan **ou
     return FO_OK;
 }
 
-void fo_plan_destroy(fo_plan *plan)
+void fo_op_plan_free_kernels(fo_plan *plan)
 {
-    if (!plan)
-        return;
-    fo_exec_destroy(plan->exec);
-    fo_op_library_destroy(plan);
-    fo_schedule_free(plan->program);
     if (plan->gemm)
         plan->kernel->gemm_destroy(plan->gemm);
     if (plan->gemm2)
@@ -284,10 +308,17 @@ void fo_plan_destroy(fo_plan *plan)
         plan->kernel->attention_destroy(plan->attention);
     free(plan->packed);
     free(plan->packed2);
-    free(plan->slice_rows);
     free(plan->tile);
     free(plan->local_out);
-    free(plan->waits);
+}
+
+void fo_plan_destroy(fo_plan *plan)
+{
+    if (!plan)
+        return;
+    drop_program(plan);
+    fo_op_library_destroy(plan);
+    fo_op_plan_free_kernels(plan);
     free(plan);
 }
 
@@ -304,8 +335,46 @@ static void bind_arguments(fo_plan *plan, const fo_plan_args *args, void *extern
     plan->args = args;
 }
 
+/* The statistics of the executor that goes are kept. */
+static fo_status replace_program(fo_plan *plan)
+{
+    fo_exec_stats sums, *before = &plan->before;
+    fo_exec_stats_get(plan->exec, &sums);
+    before->runs += sums.runs;
+    before->total_ns += sums.total_ns;
+    before->compute_ns += sums.compute_ns;
+    before->exposed_ns += sums.exposed_ns;
+    before->sent_bytes += sums.sent_bytes;
+    before->tasks += sums.tasks;
+    drop_program(plan);
+    return make_program(plan);
+}
+
+/* What was chosen for another link is chosen anew. Collective, as whoever changed the link was. */
+static fo_status follow_link(fo_plan *plan)
+{
+    fo_link now = fo_group_link(plan->group);
+    if (!plan->automatic ||
+        (now.bytes_per_s == plan->link.bytes_per_s && now.latency_s == plan->link.latency_s &&
+         now.topology == plan->link.topology))
+        return FO_OK;
+    char was[sizeof plan->overlap];
+    snprintf(was, sizeof was, "%s", plan->overlap);
+    fo_status status = fo_op_auto_choose(plan);
+    if (status == FO_OK && strcmp(was, plan->overlap) != 0)
+        return replace_program(plan);
+    if (status == FO_OK)
+        explain(plan);
+    return status;
+}
+
 static fo_status check_idle(const fo_plan *plan)
 {
+    if (!plan->exec && !plan->library)
+        return fo_base_error(FO_INVALID,
+                             "%s: executed after its program could not be made anew for another "
+                             "link, expected it to be destroyed",
+                             plan->name);
     if (!plan->exec || !fo_exec_started(plan->exec))
         return FO_OK;
     return fo_base_error(FO_INVALID,
@@ -346,6 +415,9 @@ fo_status fo_plan_execute(fo_plan *plan, const fo_plan_args *args)
         return status;
     if (plan->library)
         return fo_op_library_execute(plan, args);
+    status = follow_link(plan);
+    if (status != FO_OK)
+        return status;
     void *external[FO_BUFFER_ROLES];
     bind_arguments(plan, args, external);
     if (plan->attention)
@@ -377,6 +449,9 @@ fo_status fo_plan_start(fo_plan *plan, const fo_plan_args *args)
         return status;
     if (leaves_nothing(plan))
         return fo_plan_execute(plan, args);
+    status = follow_link(plan);
+    if (status != FO_OK)
+        return status;
     void *external[FO_BUFFER_ROLES];
     plan->kept = *args;
     bind_arguments(plan, &plan->kept, external);
@@ -403,6 +478,11 @@ fo_status fo_plan_execute_local(fo_plan *plan, const fo_plan_args *args)
 const char *fo_plan_explain(const fo_plan *plan)
 {
     return plan->explain;
+}
+
+const char *fo_plan_overlap(const fo_plan *plan)
+{
+    return plan->overlap;
 }
 
 int64_t fo_plan_wire_bytes(const fo_plan *plan)
@@ -435,19 +515,20 @@ static void collect_waits(fo_plan *plan)
 
 void fo_plan_report(const fo_plan *plan, fo_report *report)
 {
-    fo_exec_stats stats;
+    fo_exec_stats stats = {0};
     if (plan->library) { /* a collective has no peer that is waited for */
         fo_op_library_stats(plan, &stats);
-    } else {
+    } else if (plan->exec) {
         fo_exec_stats_get(plan->exec, &stats);
         collect_waits((fo_plan *)(uintptr_t)plan);
     }
-    *report = (fo_report){.executions = stats.runs,
-                          .total_ns = stats.total_ns + plan->apart_ns,
-                          .compute_ns = stats.compute_ns + plan->apart_ns,
-                          .exposed_ns = stats.exposed_ns,
-                          .sent_bytes = stats.sent_bytes,
-                          .tasks = stats.tasks,
+    const fo_exec_stats *before = &plan->before;
+    *report = (fo_report){.executions = before->runs + stats.runs,
+                          .total_ns = before->total_ns + stats.total_ns + plan->apart_ns,
+                          .compute_ns = before->compute_ns + stats.compute_ns + plan->apart_ns,
+                          .exposed_ns = before->exposed_ns + stats.exposed_ns,
+                          .sent_bytes = before->sent_bytes + stats.sent_bytes,
+                          .tasks = before->tasks + stats.tasks,
                           .waits = plan->waits,
                           .wait_count = plan->wait_count};
 }
@@ -456,7 +537,8 @@ void fo_plan_report_reset(fo_plan *plan)
 {
     if (plan->library)
         fo_op_library_stats_reset(plan);
-    else
+    else if (plan->exec)
         fo_exec_stats_reset(plan->exec);
+    plan->before = (fo_exec_stats){0};
     plan->apart_ns = 0;
 }

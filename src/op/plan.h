@@ -5,7 +5,9 @@
 #include "exec/exec.h"
 #include "flashoverlap/plan.h"
 #include "kernel/kernel.h"
+#include "op/wisdom.h"
 #include "schedule/operation.h"
+#include "sim/machine.h"
 
 typedef struct fo_op_library fo_op_library;
 
@@ -15,7 +17,10 @@ struct fo_plan {
     fo_plan_desc desc;
     char name[64];
     char overlap[32];
-    char explain[320];
+    char why[192]; /* what was chosen by itself was; "": as asked for */
+    char explain[640];
+    bool automatic;                /* overlap "auto": chosen anew when the link changes */
+    fo_link link;                  /* that it was chosen for */
     int64_t shard_row, shard_rows; /* of this rank */
     int tile_rows, wgrad_rows;     /* of one call of a kernel */
     int64_t row_bytes[FO_BUFFER_ROLES];
@@ -40,8 +45,16 @@ struct fo_plan {
     int64_t wire_bytes;
     fo_wait *waits;
     int wait_count;
-    int64_t apart_ns; /* attention that comes before or after the program */
+    int64_t apart_ns;     /* attention that comes before or after the program */
+    fo_exec_stats before; /* of executors that were replaced */
 };
+
+/* ---- plan.c ---- */
+/* Tiles and sizes of plan->desc. */
+void fo_op_plan_size(fo_plan *plan);
+/* What computes; freed by fo_op_plan_free_kernels, also after a failure. */
+fo_status fo_op_plan_make_kernels(fo_plan *plan);
+void fo_op_plan_free_kernels(fo_plan *plan);
 
 /* ---- describe.c: what an operation is ---- */
 fo_status fo_op_describe_check(const fo_plan_desc *desc, const fo_kernel *kernel, const char *name);
@@ -65,6 +78,28 @@ fo_status fo_op_compute_attention(fo_plan *plan);
 /* ---- local.c ---- */
 /* All rows of the local computation, one after another, without a schedule. */
 fo_status fo_op_local_run(fo_plan *plan, const fo_plan_args *args);
+/* Where partial sums of a local computation go: plan->local_out. */
+fo_status fo_op_local_allocate(fo_plan *plan);
+/* Rows [row, row + rows) of computation `slot`. add: a received partial, as it travels; NULL: none. */
+fo_status fo_op_local_block(fo_plan *plan, int slot, int64_t row, int64_t rows, const void *add);
+
+/* ---- learn.c: what is measured for plans of a shape ---- */
+enum { FO_OP_NEEDS = 16 };
+/* What has to be known of a plan to predict it, with the values left open; returns how many. `ranks`: on this
+ * machine. */
+int fo_op_learn_needs(const fo_plan *plan, int ranks, fo_op_fact needs[FO_OP_NEEDS]);
+/* Collective: measures those whose value is NaN, the same ones on every rank. All ranks at once, the slowest counts. */
+fo_status fo_op_learn(const fo_plan *plan, fo_op_fact *needs, int count);
+
+/* ---- machine.c: what the simulator is told ---- */
+/* The machine this plan's group runs on. `facts`: all of fo_op_learn_needs, not looked at where the device is
+ * emulated. Freed by fo_sim_machine_free. */
+fo_status fo_op_machine_make(const fo_plan *plan, const fo_op_fact *facts, int count,
+                             fo_sim_machine *machine);
+
+/* ---- auto.c ---- */
+/* Collective. Chooses plan->overlap, plan->strategy and says why; remembers the link. */
+fo_status fo_op_auto_choose(fo_plan *plan);
 
 /* ---- library.c: strategies "library" and "library:k" ---- */
 /* Fills plan->library, explain and wire_bytes; after the kernels were made. FO_UNSUPPORTED: an operation of more

@@ -64,21 +64,29 @@ typedef struct fo_sim_entry {
  * entries of its type, threads and at_once near its shape, scaled by FLOPs; else
  *   launch_s + F / (flops_per_s * by_rows(rows) * by_width(min(k, n)))          or, where `units` is set,
  *   launch_s + waves * tile_m * tile_n * 2 k / (flops_per_s / units)            waves = ceil(tiles / free units),
- * by_width then applies too (short k), by_rows does not. */
+ * by_width then applies too (short k), by_rows does not; and no less than launch_s and reading and writing its
+ * matrices once at memory_bytes_per_s. */
 typedef struct fo_sim_device {
     double flops_per_s[2];      /* by fo_dtype, of large products; 0: cannot */
     double peak_flops_per_s[2]; /* by fo_dtype, of the sheet (MFU is of this); 0: flops_per_s */
     fo_sim_curve by_rows, by_width;
-    double launch_s;             /* of a product of a slice, beside its work */
-    double memory_bytes_per_s;   /* of passes: additions, norms, optimizer; 0: they take no time */
-    double memory_bytes;         /* of a rank; 0: not known */
-    double attention_efficiency; /* of flops_per_s in attention; 0: 1 */
-    int units, tile_m, tile_n;   /* tile and wave; units 0: not used */
-    int comm_units;              /* taken away by communication in flight */
+    double launch_s;           /* of a product of a slice, beside its work */
+    double memory_bytes_per_s; /* of passes: additions, norms, optimizer; 0: they take no time */
+    double
+        epilogue_bytes_per_s; /* of what follows a tile while it is in cache: its sum, its result; 0: part of the
+                                    product, and additions of local sums are part of their message */
+    double memory_bytes;           /* of a rank; 0: not known */
+    double attention_efficiency;   /* of flops_per_s in attention; 0: 1 */
+    double attention_turn_s;       /* of a feature of a key: the keys and values of one sequence are kept ready, and made
+                                      ready again when queries turn to another one; 0: that takes no time */
+    int units, tile_m, tile_n;     /* tile and wave; units 0: not used */
+    int comm_units;                /* taken away by communication in flight */
     int64_t tile_rows, wgrad_rows; /* of one call of a kernel */
     /* a kernel of fixed tiles takes as long for a tile whatever slice it belongs to: the time of a slice is that
      * of its tiles. false: a device computes a slice at once, as by_rows says */
     bool by_tile;
+    bool
+        whole_tiles; /* entries of products hold what follows a tile too, but for a sum that is added to it */
     const fo_sim_entry *entries; /* owned by the machine */
     int entry_count;
 } fo_sim_device;
@@ -102,6 +110,11 @@ typedef struct fo_sim_machine {
 
 /* No overheads, no latency, async, links that take no time, a device that takes no time. */
 void fo_sim_machine_ideal(fo_sim_machine *machine);
+/* What kernel "emulated" and an emulated link do, by their rules (kernel/emulated, transport/hook): one thread a rank
+ * that sees messages between tiles, receivers that read in place. NULL: as ideal has it. */
+void fo_sim_machine_emulated(const fo_device *device, const fo_link *link, fo_sim_machine *machine);
+/* The network becomes an emulated link; bytes_per_s 0: nothing changes. */
+void fo_sim_machine_set_link(fo_sim_machine *machine, const fo_link *link);
 /* Frees the entries. */
 void fo_sim_machine_free(fo_sim_machine *machine);
 

@@ -20,8 +20,12 @@ typedef struct fo_sim_operation {
     void *watcher;
 } fo_sim_operation;
 
+/* Rows of a tile and of a block of a weight gradient, as plans choose them on this device. */
+void fo_sim_operation_tiles(const fo_sim_device *device, const fo_plan_desc *desc,
+                            int64_t *tile_rows, int64_t *wgrad_rows);
+
 /* Where the time above the bound goes, seconds on the slowest rank; the parts add up to total - bound. Each is what
- * the time falls by when that effect is taken away, one after another in this order. */
+ * the time falls by when that effect is taken away, one after another in this order (less what the bound falls by). */
 typedef struct fo_sim_losses {
     double imbalance;  /* ranks of different speed, start or work */
     double contention; /* computing slowed down by messages in flight, processor time of moving */
@@ -35,7 +39,7 @@ typedef struct fo_sim_report {
     double total_s;    /* T */
     double compute_s;  /* C: the unsliced local computation alone */
     double transfer_s; /* X: what the busiest port needs, latency once */
-    double bound_s;    /* no schedule beats it (docs/metrics.md, with this machine's network) */
+    double bound_s;    /* no schedule beats it (bound.h), were all ranks as fast as stated */
     double exposed_s;  /* of the slowest rank */
     double sent_bytes; /* of the rank that sends most */
     int slices;        /* computations of a rank */

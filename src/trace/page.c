@@ -25,6 +25,19 @@ static void put_head(fo_trace_out *out, const fo_page *page)
     fo_trace_put(out, "</style>\n</head>\n<body>\n<main>\n");
 }
 
+/* What is no measurement of real work over a real link says so where the figures are. */
+static void put_origin(fo_trace_out *out, const fo_page *page)
+{
+    fo_trace_put(out, page->simulated ? "<p class=\"emulated\"><strong>Simulated.</strong> "
+                                      : "<p class=\"emulated\"><strong>Emulated.</strong> ");
+    fo_trace_put_html(out, or_default(page->how,
+                                      page->simulated
+                                          ? "Nothing was run: the figures are those of a model."
+                                          : "The computation or the link between the ranks is "
+                                            "emulated."));
+    fo_trace_put(out, "</p>\n");
+}
+
 static void put_top(fo_trace_out *out, const fo_page *page)
 {
     fo_trace_put(out, "<header>\n<h1>");
@@ -41,13 +54,8 @@ static void put_top(fo_trace_out *out, const fo_page *page)
                      "<p class=\"notice\" role=\"note\"><strong>The run was interrupted.</strong> "
                      "The figures are of what was measured until then.</p>\n");
     fo_trace_page_headline(out, page);
-    if (page->emulated) {
-        fo_trace_put(out, "<p class=\"emulated\"><strong>Emulated.</strong> ");
-        fo_trace_put_html(out,
-                          or_default(page->how,
-                                     "The computation or the link between the ranks is emulated."));
-        fo_trace_put(out, "</p>\n");
-    }
+    if (page->simulated || page->emulated)
+        put_origin(out, page);
 }
 
 /* Lanes of all timelines; those before a failure are freed by the caller, too. */

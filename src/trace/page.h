@@ -37,6 +37,7 @@ typedef struct fo_page {
         *how; /* how the figures were obtained, a sentence or two: computation and link, measured or
                              emulated */
     bool emulated;    /* computation or link: the page says so beside the headline */
+    bool simulated;   /* nothing was run: the page says so there, and has no spread and no bits */
     bool interrupted; /* the run ended early: figures are of what was measured until then */
     const fo_page_fact *facts; /* the machine and the settings */
     int fact_count;

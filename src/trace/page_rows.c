@@ -141,7 +141,8 @@ static void put_point_headline(fo_trace_out *out, const fo_page *page, int first
         put_ms(out, page->rows[only].t_ms, fo_trace_decimals(page->rows[only].t_ms));
         fo_trace_put(out, ".");
     } else {
-        fo_trace_put(out, "No strategy could be measured; the table says why.");
+        fo_trace_put(out, page->simulated ? "No strategy could be simulated; the table says why."
+                                          : "No strategy could be measured; the table says why.");
     }
 }
 
@@ -167,7 +168,8 @@ void fo_trace_page_headline(fo_trace_out *out, const fo_page *page)
 {
     bool several = several_points(page);
     if (page->row_count <= 0) {
-        fo_trace_put(out, "<p class=\"headline\">Nothing was measured.</p>\n");
+        fo_trace_put(out, page->simulated ? "<p class=\"headline\">Nothing was simulated.</p>\n"
+                                          : "<p class=\"headline\">Nothing was measured.</p>\n");
         return;
     }
     fo_trace_put(out, several ? "<ul class=\"headlines\">\n" : "");
@@ -197,6 +199,12 @@ static int time_decimals(const fo_page *page)
     return largest >= 1000 ? 1 : largest >= 10 ? 2 : largest >= 1 ? 3 : 4;
 }
 
+/* Of the table: without bits, where nothing was computed. */
+static int columns(const fo_page *page)
+{
+    return page->simulated ? 7 : 8;
+}
+
 static void put_cell(fo_trace_out *out, double value, int decimals)
 {
     fo_trace_put(out, "<td>");
@@ -204,9 +212,14 @@ static void put_cell(fo_trace_out *out, double value, int decimals)
     fo_trace_put(out, "</td>");
 }
 
-/* T with its spread in one cell: side by side where there is room, one above the other on a phone. */
-static void put_t(fo_trace_out *out, const fo_page_row *row, int decimals)
+/* T with its spread in one cell: side by side where there is room, one above the other on a phone. What is
+ * simulated has no spread. */
+static void put_t(fo_trace_out *out, const fo_page_row *row, bool simulated, int decimals)
 {
+    if (simulated) {
+        put_cell(out, row->t_ms, decimals);
+        return;
+    }
     fo_trace_put(out, "<td>");
     fo_trace_put_figure(out, row->t_ms, decimals);
     fo_trace_put(out, " <span class=\"spread\">");
@@ -220,24 +233,26 @@ static void put_t(fo_trace_out *out, const fo_page_row *row, int decimals)
     fo_trace_put(out, "</span></td>");
 }
 
-static void put_row(fo_trace_out *out, const fo_page_row *row, bool best, int decimals)
+static void put_row(fo_trace_out *out, const fo_page *page, int index, bool best, int decimals)
 {
+    const fo_page_row *row = &page->rows[index];
     fo_trace_put(out, best ? "<tr class=\"best\"><th scope=\"row\">" : "<tr><th scope=\"row\">");
     fo_trace_put_html(out, row->overlap);
     fo_trace_put(out, "</th>");
     if (row->note) {
-        fo_trace_put(out, "<td colspan=\"7\" class=\"note\">");
+        fo_trace_print(out, "<td colspan=\"%d\" class=\"note\">", columns(page) - 1);
         fo_trace_put_html(out, row->note);
         fo_trace_put(out, "</td></tr>\n");
         return;
     }
-    put_t(out, row, decimals);
+    put_t(out, row, page->simulated, decimals);
     put_cell(out, row->ect_ms, decimals);
     put_cell(out, row->hidden_pct, 1);
     put_cell(out, row->exposed_ms, decimals);
     put_cell(out, row->bound_ms, decimals);
     put_cell(out, row->gap_pct, 1);
-    fo_trace_put(out, row->bits == 1   ? "<td>equal</td>"
+    fo_trace_put(out, page->simulated  ? ""
+                      : row->bits == 1 ? "<td>equal</td>"
                       : row->bits == 0 ? "<td class=\"differ\">differ</td>"
                                        : "<td>–</td>");
     fo_trace_put(out, "</tr>\n");
@@ -249,7 +264,8 @@ static void put_group(fo_trace_out *out, const fo_page *page, int first, int dec
     int best = fo_trace_page_best(page, first);
     fo_trace_put(out, "<tbody>\n");
     if (page->rows[first].point) {
-        fo_trace_put(out, "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"8\">");
+        fo_trace_print(out, "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"%d\">",
+                       columns(page));
         fo_trace_put_html(out, page->rows[first].point);
         fo_trace_put(out, "</th></tr>\n");
     }
@@ -257,11 +273,13 @@ static void put_group(fo_trace_out *out, const fo_page *page, int first, int dec
         fo_trace_put(out, "<tr class=\"alone\"><th scope=\"row\">computation alone</th>");
         fo_trace_put(out, "<td>");
         fo_trace_put_figure(out, compute, decimals);
-        fo_trace_put(out, " <span class=\"spread\"></span></td>"
-                          "<td></td><td></td><td></td><td></td><td></td><td></td></tr>\n");
+        fo_trace_put(out, page->simulated ? "</td>" : " <span class=\"spread\"></span></td>");
+        for (int column = 2; column < columns(page); column++)
+            fo_trace_put(out, "<td></td>");
+        fo_trace_put(out, "</tr>\n");
     }
     for (int i = first; i < page->row_count; i = fo_trace_page_next(page, first, i))
-        put_row(out, &page->rows[i], i == best, decimals);
+        put_row(out, page, i, i == best, decimals);
     fo_trace_put(out, "</tbody>\n");
 }
 
@@ -273,10 +291,13 @@ void fo_trace_page_table(fo_trace_out *out, const fo_page *page)
         out, "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n"
              "<div class=\"scroll\" role=\"region\" aria-labelledby=\"figures\" tabindex=\"0\">\n"
              "<table class=\"figures\">\n<thead><tr><th scope=\"col\">strategy</th>"
-             "<th scope=\"col\">T ms <span class=\"spread\">low to high</span></th>"
-             "<th scope=\"col\">ECT ms</th><th scope=\"col\">hidden %</th>"
-             "<th scope=\"col\">exposed ms</th><th scope=\"col\">bound ms</th>"
-             "<th scope=\"col\">gap %</th><th scope=\"col\">bits</th></tr></thead>\n");
+             "<th scope=\"col\">T ms");
+    fo_trace_put(out, page->simulated ? "" : " <span class=\"spread\">low to high</span>");
+    fo_trace_put(out, "</th><th scope=\"col\">ECT ms</th><th scope=\"col\">hidden %</th>"
+                      "<th scope=\"col\">exposed ms</th><th scope=\"col\">bound ms</th>"
+                      "<th scope=\"col\">gap %</th>");
+    fo_trace_put(out, page->simulated ? "" : "<th scope=\"col\">bits</th>");
+    fo_trace_put(out, "</tr></thead>\n");
     int decimals = time_decimals(page);
     for (int first = fo_trace_page_next_point(page, -1); first < page->row_count;
          first = fo_trace_page_next_point(page, first))

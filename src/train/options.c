@@ -193,6 +193,7 @@ static fo_status check_config(fo_train_job *job)
         .tp = o->tp,
         .dp = o->dp,
     };
+    fo_train_plan_give(o, &job->plan, &job->config);
     fo_status status = fo_model_config_check(&job->config);
     if (status == FO_OK)
         status = fo_model_config_split(&job->config, o->group.ranks);
@@ -352,6 +353,8 @@ static void take_fingerprint(fo_train_job *job)
     fo_train_fingerprint_word(f, "--format", fo_data_format_name(job->format));
     fo_train_fingerprint_word(f, "--out", o->out ? "given" : NULL);
     fo_train_fingerprint_group(f, &o->group);
+    if (o->plan)
+        fo_train_fingerprint_file(f, "--plan", o->plan);
     fo_train_fingerprint_file(f, "--data", o->data);
     fo_train_fingerprint_count(f, "the step to resume after", job->done);
     static const char *const files[] = {"config.json", "model.safetensors",
@@ -369,6 +372,8 @@ static fo_status open_all(fo_train_job *job)
     const fo_train_options *o = &job->options;
     fo_train_state resumed = {0};
     fo_status status = fo_train_options_check(o);
+    if (status == FO_OK)
+        status = fo_train_plan_take(&job->options, &job->plan);
     if (status == FO_OK)
         status = open_data(job);
     if (status == FO_OK && o->resume)

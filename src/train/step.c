@@ -28,8 +28,10 @@ fo_status fo_train_worker_open(const fo_train_job *job, fo_group *group, const c
                                 .group = group,
                                 .kernel = fo_group_kernel_ops(group),
                                 .config = job->config};
-    if (overlap)
+    if (overlap) {
         worker->config.overlap = overlap;
+        worker->config.overlap_count = 0;
+    }
     worker->inputs = malloc(tokens * sizeof *worker->inputs);
     worker->targets = malloc(tokens * sizeof *worker->targets);
     fo_status status = fo_model_config_split(&worker->config, fo_group_size(group));

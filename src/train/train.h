@@ -9,6 +9,7 @@
 #define FO_TRAIN_TRAIN_H
 
 #include "data/data.h"
+#include "flashoverlap/search.h"
 #include "flashoverlap/train.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
@@ -86,9 +87,24 @@ fo_status fo_train_start(const fo_group_options *options, fo_rank_main rank_main
 
 /* ---- options.c: the job ---------------------------------------------------------------------------- */
 
+/* ---- plan.c ---------------------------------------------------------------------------------------- */
+
+/* What a plan file says of the strategies of a model. */
+typedef struct fo_train_plan {
+    fo_plan_file file;
+    fo_model_overlap overlaps[FO_PLAN_FILE_OPERATIONS];
+} fo_train_plan;
+
+/* Reads options->plan, takes tp and dp from it, and lets config ask `plan` for strategies. Does nothing without
+ * one. FO_INVALID: the file, or a size that is not the one it was made for. */
+fo_status fo_train_plan_take(fo_train_options *options, fo_train_plan *plan);
+void fo_train_plan_give(const fo_train_options *options, fo_train_plan *plan,
+                        fo_model_config *config);
+
 typedef struct fo_train_job {
     fo_train_options options;
     fo_model_config config;
+    fo_train_plan plan;
     fo_data_format format;
     fo_data *data;
     char resume[FO_TRAIN_PATH]; /* step folder, "": from the beginning */

@@ -4,6 +4,7 @@
   const failures = window.failures; // errors of scripts, since before the first
   const query = new URLSearchParams(location.search);
   const dark = query.get('theme') === 'dark';
+  const simulated = query.has('simulated');
 
   function expect(holds, words) {
     if (!holds) failures.push(words);
@@ -47,6 +48,13 @@
       expect((element.getAttribute('href') || '').startsWith('#'), 'something is fetched or linked: ' + element.outerHTML);
     expect(performance.getEntriesByType('resource').length === 0, 'the page has fetched something');
     expect(document.querySelector('.differ') === null, 'something differs');
+    expect((document.querySelector('.spread') === null) === simulated, 'only what is measured has a spread');
+    expect(document.querySelector('.emulated strong').textContent === (simulated ? 'Simulated.' : 'Emulated.'),
+      'the origin of the figures is said to be ' + document.querySelector('.emulated').textContent);
+    for (const row of document.querySelectorAll('.figures tr')) {
+      const columns = [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
+      expect(columns === (simulated ? 7 : 8), 'a row of the table has ' + columns + ' columns');
+    }
   }
 
   // ---- colours ----
@@ -75,6 +83,7 @@
       '.what', '.legend li', '.bar .label', '.bar .value', 'figcaption', '.tools button', '.range', '.plot span', 'dt', 'dd',
       'dd em', 'pre code', '#copy', '.facts th', '.facts td'];
     for (const selector of elements) {
+      if (simulated && (selector.includes('.spread') || selector === '.bits')) continue;
       const found = document.querySelectorAll(selector);
       expect(found.length > 0, 'there is no ' + selector);
       for (const element of found) {

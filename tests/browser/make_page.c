@@ -1,8 +1,9 @@
-/* Writes a demonstration of the report: make_page PAGE [TRACE [LAYERS]]. Four strategies on four ranks with
+/* Writes a demonstration of the report: make_page [--simulated] PAGE [TRACE [LAYERS]]. Four strategies on four ranks with
  * synthetic, plausible events; several points, notes, losses, names that would break out of the page. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/page.h"
 
@@ -199,8 +200,24 @@ static const fo_page_fact facts[] = {
     {"version", "FlashOverlap 0.1.0"},
 };
 
+/* The same as a simulation would be: no spread, no bits. */
+static void make_simulated(fo_page *page, fo_page_row *rows)
+{
+    for (int i = 0; i < page->row_count; i++) {
+        rows[i].t_low_ms = rows[i].t_high_ms = NAN;
+        rows[i].bits = -1;
+    }
+    page->emulated = false;
+    page->simulated = true;
+    page->how = "No rank was started and nothing was measured: the programs were run in virtual "
+                "time on a model of a100-sxm.";
+}
+
 int main(int argc, char **argv)
 {
+    bool simulated = argc > 1 && !strcmp(argv[1], "--simulated");
+    argv += simulated;
+    argc -= simulated;
     static fo_page_row rows[16];
     static double loss[STRATEGIES][STEPS];
     fo_timeline timelines[STRATEGIES];
@@ -233,12 +250,14 @@ int main(int argc, char **argv)
         .curves = curves,
         .curve_count = STRATEGIES,
     };
+    if (simulated)
+        make_simulated(&page, rows);
     fo_status status = argc > 1 ? fo_trace_page_write(&page, argv[1]) : FO_INVALID;
     if (status == FO_OK && argc > 2)
         status = fo_timeline_write(parts, STRATEGIES, argv[2]);
     if (status != FO_OK)
         fprintf(stderr, "make_page: %s\n",
-                argc > 1 ? fo_last_error() : "expected PAGE [TRACE [LAYERS]]");
+                argc > 1 ? fo_last_error() : "expected [--simulated] PAGE [TRACE [LAYERS]]");
     for (int s = 0; s < STRATEGIES; s++)
         free((void *)timelines[s].events);
     return status != FO_OK;

@@ -36,18 +36,22 @@ if ! browse light 800 600 --dump-dom "file://$work/empty.html" | grep -q 'it run
     exit 77
 fi
 
-# The page, and a copy of it that checks itself: errors are noted from before the first script on.
+# The pages, and copies of them that check themselves: errors are noted from before the first script on.
 "$make_page" "$work/page.html"
+"$make_page" --simulated "$work/page-simulated.html"
 early="<script>window.failures = []; addEventListener('error', e => failures.push('error: ' + e.message));
 addEventListener('securitypolicyviolation', e => failures.push('refused: ' + e.blockedURI));</script>"
+checked() # PAGE
 {
-    sed '/<meta charset/q' "$work/page.html"
+    sed '/<meta charset/q' "$1"
     echo "$early"
-    sed '1,/<meta charset/d; /^<\/body>/,$d' "$work/page.html"
+    sed '1,/<meta charset/d; /^<\/body>/,$d' "$1"
     echo '<script>'
     cat "$here/check.js"
     echo '</script></body></html>'
-} >"$work/checked.html"
+}
+checked "$work/page.html" >"$work/checked.html"
+checked "$work/page-simulated.html" >"$work/checked-simulated.html"
 
 # Windows have a least width; a frame inside has not.
 frame() # FILE WIDTH HEIGHT QUERY
@@ -63,19 +67,21 @@ HTML
 }
 
 failures=0
-for terms in "1366 768 light" "1366 768 dark" "390 844 light" "390 844 dark"; do
-    read -r width height theme <<<"$terms"
-    frame checked.html "$width" "$height" "theme=$theme&width=$width" >"$work/frame.html"
+for terms in "1366 768 light" "1366 768 dark" "390 844 light" "390 844 dark" "1366 768 light -simulated" \
+    "390 844 dark -simulated"; do
+    read -r width height theme which <<<"$terms"
+    query="theme=$theme&width=$width${which:+&simulated}"
+    frame "checked$which.html" "$width" "$height" "$query" >"$work/frame.html"
     # frames of files are strangers to each other, but for messages
     found=$(browse "$theme" 1400 900 --dump-dom "file://$work/frame.html" |
         grep -oE '(FAILED: .*|EVERYTHING HOLDS)' || true)
-    echo "$width x $height, $theme: ${found:-FAILED: no answer; $(tail -n 1 "$work/log")}"
+    echo "$width x $height, $theme$which: ${found:-FAILED: no answer; $(tail -n 1 "$work/log")}"
     [[ "$found" == "EVERYTHING HOLDS"* ]] || failures=$((failures + 1))
     if [ -n "${FO_BROWSER_SHOTS:-}" ]; then
         mkdir -p "$FO_BROWSER_SHOTS"
-        frame page.html "$width" 5200 "" >"$work/frame.html"
+        frame "page$which.html" "$width" 5200 "" >"$work/frame.html"
         browse "$theme" $((width < 500 ? 500 : width)) 5200 \
-            --screenshot="$FO_BROWSER_SHOTS/$width-$theme.png" "file://$work/frame.html"
+            --screenshot="$FO_BROWSER_SHOTS/$width-$theme$which.png" "file://$work/frame.html"
     fi
 done
 exit $((failures > 0))

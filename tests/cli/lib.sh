@@ -5,6 +5,8 @@ source_folder=$2
 work=$(mktemp -d)
 failures=0
 trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache # profiles and wisdom of this machine: neither used nor changed
+unset FLASHOVERLAP_PROFILE
 
 fail()
 {

@@ -28,7 +28,7 @@ expect_out "GFLOP/s of a rank" gemm wgrad "passes over memory" "messages of two 
 expect_same "$command_line: files in the folder" "$(ls -A "$work/folder")" profile
 cp "$work/folder/profile" "$work/profile"
 valid_json <"$work/profile" || fail "$command_line: not JSON: $(head -c 300 "$work/profile")"
-for text in '"format": "flashoverlap-machine-profile"' '"format_version": 1' '"source": "measured"' \
+for text in '"format": "flashoverlap-machine-profile"' '"format_version": 2' '"source": "measured"' \
     '"quick": true' '"machine": {"version": ' '"processor": ' '"transport": "shm"' '"gemm": \[' '"wgrad": \[' \
     '"attention": \[' '"passes": \[' '"messages": \[' '"tasks": \[' '"peaks": \[' '"dtype": "f32"' \
     '"dtype": "bf16"' '"threads": 1' '"ranks_at_once": 1' '"ranks_at_once": 2' '"pattern": "one way"' \

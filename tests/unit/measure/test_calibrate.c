@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "measure/calibrate.h"
+#include "sim/profile.h"
 
 static fo_measure_calibration *list(const fo_calibrate_options *options)
 {
@@ -83,6 +84,86 @@ static void test_figures(void **state)
     assert_string_equal(fo_measure_calibrate_figure(&which).confidence, "low");
 }
 
+static fo_measure_calibration *sampled(const fo_calibrate_options *options)
+{
+    fo_measure_calibration *c = list(options);
+    for (int i = 0; i < c->count; i++) {
+        c->cases[i].calls = c->cases[i].samples = 1;
+        c->cases[i].seconds[0] = c->cases[i].flops > 0 ? c->cases[i].flops * 1e-11 : 1e-5;
+    }
+    return c;
+}
+
+static double entry_s(const fo_sim_machine *m, fo_sim_work work, int64_t k, int64_t n, int64_t rows)
+{
+    for (int e = 0; e < m->device.entry_count; e++) {
+        const fo_sim_entry *entry = &m->device.entries[e];
+        if (entry->work == work && entry->k == k && entry->n == n && entry->rows == rows &&
+            entry->at_once && entry->dtype == FO_F32)
+            return entry->time_s;
+    }
+    return NAN;
+}
+
+/* The simulator reads what is written, in units of its own: everything that predictions rest on is there. */
+static void test_it_is_read(void **state)
+{
+    (void)state;
+    for (int copies = 0; copies < 2; copies++) {
+        fo_calibrate_options options;
+        fo_calibrate_defaults(&options);
+        options.group.ranks = 2;
+        options.group.transport = "shm";
+        options.quick = copies;
+        fo_measure_calibration *c = sampled(&options);
+        for (int i = 0; i < c->count; i++) {
+            fo_measure_case *which = &c->cases[i];
+            if (which->kind == FO_MEASURE_MESSAGE)
+                which->seconds[0] = 2e-6 + which->bytes / 5e9;
+            if (which->kind == FO_MEASURE_MESSAGE && which->view)
+                which->seconds[0] = 1e-6;
+            if (which->kind == FO_MEASURE_MESSAGE && which->view && copies)
+                which->samples = 0; /* a transport without views */
+            if (which->kind == FO_MEASURE_WAKE)
+                which->seconds[0] = 3e-5;
+            if (which->kind == FO_MEASURE_PROCESSOR)
+                which->seconds[0] = 2 * which->bytes * 4e-10;
+            if (which->kind == FO_MEASURE_TASK)
+                which->seconds[0] = 2.5e-7;
+        }
+        char *text = NULL;
+        size_t size;
+        fo_sim_machine m;
+        FILE *memory = open_memstream(&text, &size);
+        fo_measure_calibrate_json(c, memory);
+        fclose(memory);
+        fo_status status = fo_sim_profile_parse("written", text, size, &m);
+        if (status != FO_OK)
+            fail_msg("%s", fo_last_error());
+        assert_true(m.device.by_tile && m.device.tile_rows == 64 && m.device.wgrad_rows == 256);
+        assert_true(fabs(m.device.flops_per_s[FO_F32] / 1e11 - 1) < 1e-5);
+        assert_true(m.device.memory_bytes_per_s > 0 && m.device.epilogue_bytes_per_s > 0);
+        assert_true(!m.async && m.views == !copies);
+        assert_true(fabs(m.task_s / 2.5e-7 - 1) < 1e-5 && fabs(m.wake_s / 3e-5 - 1) < 1e-5);
+        assert_true(copies ? fabs(m.network.link.bytes_per_s / 5e9 - 1) < 1e-5
+                           : m.network.link.bytes_per_s == 0);
+        assert_true(fabs(m.network.link.latency_s / (copies ? 2e-6 : 1e-6) - 1) < 1e-5);
+        assert_true(copies ? fabs(m.cpu_s_per_byte / 4e-10 - 1) < 1e-5 : m.cpu_s_per_byte == 0);
+        assert_true(
+            fabs(entry_s(&m, FO_SIM_GEMM, 1024, 1024, 64) / (2.0 * 64 * 1024 * 1024 * 1e-11) - 1) <
+            1e-5);
+        assert_true(entry_s(&m, FO_SIM_WGRAD, 1024, 1024, 256) > 0);
+        assert_true(entry_s(&m, FO_SIM_ATTENTION, 8, 64, 512) > 0);
+        assert_true(fabs(entry_s(&m, FO_SIM_ATTENTION_GRAD, 8, 64, 512) /
+                             entry_s(&m, FO_SIM_ATTENTION, 8, 64, 512) / 2.5 -
+                         1) < 1e-5);
+        assert_true(fabs(entry_s(&m, FO_SIM_PACK, 1024, 1024, 0) / 1e-5 - 1) < 1e-5);
+        fo_sim_machine_free(&m);
+        free(text);
+        free(c);
+    }
+}
+
 /* Every case gets one sample: rates and efficiencies follow, and the profile names every kind. */
 static void test_profile(void **state)
 {
@@ -90,11 +171,7 @@ static void test_profile(void **state)
     fo_calibrate_options options;
     fo_calibrate_defaults(&options);
     options.group.ranks = 2;
-    fo_measure_calibration *c = list(&options);
-    for (int i = 0; i < c->count; i++) {
-        c->cases[i].calls = c->cases[i].samples = 1;
-        c->cases[i].seconds[0] = c->cases[i].flops > 0 ? c->cases[i].flops * 1e-11 : 1e-5;
-    }
+    fo_measure_calibration *c = sampled(&options);
     c->cases[0].seconds[0] *= 2; /* half the rate of the others */
     c->cases[1].samples = 0;     /* skipped */
     double peak = fo_measure_calibrate_peak(c, &c->cases[0]);
@@ -105,7 +182,7 @@ static void test_profile(void **state)
     fo_measure_calibrate_json(c, memory);
     fo_measure_calibrate_table(c, memory);
     fclose(memory);
-    static const char *const parts[] = {"\"format_version\": 1",  "\"efficiency\": 0.5,",
+    static const char *const parts[] = {"\"format_version\": 2",  "\"efficiency\": 0.5,",
                                         "\"efficiency\": 1,",     "\"confidence\": \"low\"",
                                         "\"flops_per_s\": 1e+11", "\"flops_per_s\": 5e+10",
                                         "\"latency_s\": 1e-05",   "GFLOP/s of a rank"};
@@ -148,9 +225,8 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_cases),           cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_profile),         cmocka_unit_test(test_it_is_read),
         cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,121 @@
+/* Simulating operations: what the files simulate*.c share. */
+#ifndef FO_PLANNER_SIMULATE_H
+#define FO_PLANNER_SIMULATE_H
+
+#include "flashoverlap/simulate.h"
+#include "flashoverlap/trace.h"
+#include "planner/timeline.h"
+#include "sim/operation.h"
+
+enum { FO_PLANNER_STRATEGIES = 16, FO_PLANNER_PARTS = 3 };
+
+/* ---- simulate_subject.c: what is simulated --------------------------------------------------------- */
+
+typedef enum fo_planner_shape {
+    FO_PLANNER_WHOLE, /* the operation as it is meant to run */
+    FO_PLANNER_APART, /* "+apart": its operators one after the other */
+    FO_PLANNER_ROW,   /* "+row": attention before the out-projection's program */
+    FO_PLANNER_SHAPES
+} fo_planner_shape;
+
+typedef struct fo_planner_subject {
+    const char *name;
+    const char *about, *about_backward;
+    bool has_sequences;
+    unsigned shapes, shapes_backward; /* bit fo_planner_shape, beside the whole */
+} fo_planner_subject;
+
+/* NULL when unknown. */
+const fo_planner_subject *fo_planner_simulate_subject_find(const char *name);
+/* FO_INVALID: a size that can't be. */
+fo_status fo_planner_simulate_subject_check(const fo_simulate_options *options,
+                                            const fo_planner_subject *subject);
+/* Tokens of the group. */
+int64_t fo_planner_simulate_subject_rows(const fo_simulate_options *options);
+/* Hidden features of all ranks. */
+int64_t fo_planner_simulate_subject_features(const fo_simulate_options *options,
+                                             const fo_planner_subject *subject);
+/* The operations that follow each other, of the rank that has most; returns how many. `overlap` stays the caller's. */
+int fo_planner_simulate_subject_operations(const fo_simulate_options *options,
+                                           const fo_planner_subject *subject,
+                                           fo_planner_shape shape, const char *overlap,
+                                           fo_plan_desc descs[FO_PLANNER_PARTS]);
+
+/* ---- simulate_spelling.c: strategies as people type them -------------------------------------------- */
+
+typedef struct fo_planner_strategy {
+    char name[40];    /* as spelled: "flash+apart" */
+    char overlap[32]; /* "flash" */
+    fo_planner_shape shape;
+    bool automatic; /* "auto": the best for every operation */
+} fo_planner_strategy;
+
+/* "none,slice:4,flash+apart" -> at most FO_PLANNER_STRATEGIES. FO_INVALID: a word that is no strategy or has no
+ * program, or a form that this subject does not have. */
+fo_status fo_planner_simulate_spelling(const char *list, const fo_planner_subject *subject,
+                                       bool backward, fo_planner_strategy *strategies, int *count);
+
+/* ---- simulate.c ------------------------------------------------------------------------------------- */
+
+typedef struct fo_planner_row {
+    char note[480];                                /* why it could not be simulated; "" */
+    char chosen[96];                               /* "auto": what was taken; "" */
+    fo_sim_report report;                          /* of its operations together */
+    double ect_s, hidden_pct, gap_pct, faster_pct; /* NaN: not defined */
+    fo_planner_timeline *timeline;                 /* NULL: not asked for */
+} fo_planner_row;
+
+typedef struct fo_planner_simulation {
+    const fo_simulate_options *options;
+    FILE *out;
+    const fo_planner_subject *subject;
+    fo_sim_machine machine; /* as it is for these ranks: --link, --outer and --nodes are in it */
+    int nodes;
+    int64_t rows;
+    double *speed; /* [ranks]; NULL: equal */
+    fo_planner_strategy strategies[FO_PLANNER_STRATEGIES];
+    fo_planner_row results[FO_PLANNER_STRATEGIES];
+    int count;
+    fo_planner_row none; /* `none` in whole form, whether it is listed or not */
+    int best;            /* the fastest, -1: none could be simulated */
+    bool pays;           /* a strategy is faster than `none` by more than a hundredth */
+} fo_planner_simulation;
+
+/* The operations of a strategy; overlaps hold what "auto" took. */
+typedef struct fo_planner_operations {
+    fo_plan_desc descs[FO_PLANNER_PARTS];
+    char overlaps[FO_PLANNER_PARTS][32];
+    int count;
+} fo_planner_operations;
+fo_status fo_planner_simulate_operations(const fo_planner_simulation *s,
+                                         const fo_planner_strategy *strategy,
+                                         fo_planner_operations *operations);
+/* One of them as the simulator takes it. */
+fo_sim_operation fo_planner_simulate_operation(const fo_planner_simulation *s,
+                                               const fo_plan_desc *desc);
+
+/* ---- simulate_machine.c ----------------------------------------------------------------------------- */
+
+/* Reads the profile and puts links and machines in place. FO_INVALID: what it does not say and nobody else does. */
+fo_status fo_planner_simulate_machine(const fo_simulate_options *options, fo_sim_machine *machine,
+                                      int *nodes);
+/* "switch, 450.0 GB/s, 2.0 us; between 2 machines 50.0 GB/s, 5.0 us". */
+void fo_planner_simulate_network(const fo_planner_simulation *s, char *text, size_t size);
+
+/* ---- simulate_print.c ------------------------------------------------------------------------------- */
+
+void fo_planner_simulate_print(const fo_planner_simulation *s);
+void fo_planner_simulate_title(const fo_planner_simulation *s, char *text, size_t size);
+void fo_planner_simulate_sizes(const fo_planner_simulation *s, char *text, size_t size);
+/* Whether to overlap, and how: one sentence. */
+void fo_planner_simulate_verdict(const fo_planner_simulation *s, char *text, size_t size);
+
+/* ---- simulate_report.c, simulate_chakra.c ----------------------------------------------------------- */
+
+/* The trace and the page asked for. */
+fo_status fo_planner_simulate_report(const fo_planner_simulation *s);
+/* Whether files can be made in the folder; makes it where it is missing. FO_IO. */
+fo_status fo_planner_simulate_chakra_check(const char *folder);
+fo_status fo_planner_simulate_chakra(const fo_planner_simulation *s);
+
+#endif

@@ -1,0 +1,179 @@
+/* What the parts of a step take, and the report's rows. */
+#include <string.h>
+
+#include "planner/step_state.h"
+
+/* ---- one item ---------------------------------------------------------------------------------------- */
+
+static void alone(double seconds, fo_planner_price *price)
+{
+    memset(price, 0, sizeof *price);
+    price->total_s = price->none_s = price->slice_s = seconds;
+    price->compute_s = price->bound_s = seconds;
+}
+
+/* All products of a batch share a launch and fill the device together. */
+static double product_s(const fo_planner_state *s, const fo_planner_item *item)
+{
+    const fo_sim_device *device = &s->machine->device;
+    bool attention = item->work == FO_SIM_ATTENTION || item->work == FO_SIM_ATTENTION_GRAD;
+    double together = attention || device->entry_count ? 1 : item->batch, floor_s;
+    double seconds = fo_sim_cost_product(device, item->work, s->split.options.dtype, 1,
+                                         together * item->rows, item->k, item->n, false);
+    seconds *= item->batch / together;
+    floor_s = fo_sim_cost_pass(device, item->bytes);
+    return seconds > floor_s ? seconds : floor_s;
+}
+
+static fo_status price_of(fo_planner_state *s, const fo_planner_item *item, bool slow,
+                          fo_planner_price *price)
+{
+    const fo_step_options *o = &s->split.options;
+    double speed = slow ? o->slow_speed : 1;
+    if (item->kind != FO_PLANNER_OPERATION) {
+        double seconds = item->kind == FO_PLANNER_PASS
+                             ? fo_sim_cost_pass(&s->machine->device, item->bytes)
+                             : product_s(s, item);
+        alone(seconds / speed, price);
+        return FO_OK;
+    }
+    fo_planner_question question = {.desc = item->desc,
+                                    .async = item->async,
+                                    .whole = item->whole,
+                                    .ranks = o->tp,
+                                    .slow_rank = slow ? o->slow_rank : -1,
+                                    .slow_speed = o->slow_speed,
+                                    .how = s->how};
+    if (item->plain)
+        question.how &= ~(unsigned)FO_PLANNER_COMPARE;
+    const fo_planner_price *found;
+    fo_status status = fo_planner_prices_ask(s->prices, &question, &found);
+    if (status != FO_OK)
+        return status;
+    *price = *found;
+    if (item->plain)
+        snprintf(price->why, sizeof price->why, "none: activations are not sharded over tp");
+    return FO_OK;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------- */
+
+fo_status fo_planner_state_price(fo_planner_state *s, fo_planner_part part, bool slow,
+                                 fo_planner_seconds *seconds)
+{
+    fo_planner_items items;
+    fo_status status = FO_OK;
+    memset(seconds, 0, sizeof *seconds);
+    fo_planner_layer_items(&s->split, &s->machine->device, part, &items);
+    for (int i = 0; i < items.count && status == FO_OK; i++) {
+        fo_planner_price price;
+        status = price_of(s, &items.item[i], slow, &price);
+        if (status != FO_OK)
+            break;
+        seconds->total_s += price.total_s;
+        seconds->none_s += price.none_s;
+        seconds->slice_s += price.slice_s;
+        seconds->compute_s += price.compute_s;
+        seconds->transfer_s += price.transfer_s;
+    }
+    return status;
+}
+
+double fo_planner_state_count(const fo_planner_state *s, fo_planner_part part, int stage)
+{
+    double micro_batches = (double)s->split.micro_batches;
+    switch (part) {
+    case FO_PLANNER_EMBEDDING_FORWARD:
+    case FO_PLANNER_EMBEDDING_BACKWARD: return stage == 0 ? micro_batches : 0;
+    case FO_PLANNER_HEAD_FORWARD:
+    case FO_PLANNER_HEAD_BACKWARD: return stage == s->split.options.pp - 1 ? micro_batches : 0;
+    default: return micro_batches * (double)fo_planner_split_stage_layers(&s->split, stage);
+    }
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------- */
+
+static fo_step_row *row_of(fo_step_report *report, const char *name)
+{
+    for (int i = 0; i < report->row_count; i++)
+        if (strcmp(report->rows[i].name, name) == 0)
+            return &report->rows[i];
+    if (report->row_count == FO_STEP_ROWS)
+        return NULL; /* layer.c has no more names than there are rows */
+    fo_step_row *row = &report->rows[report->row_count++];
+    snprintf(row->name, sizeof row->name, "%s", name);
+    return row;
+}
+
+/* Sums over executions; they are divided by their number in the end. */
+static void add_price(fo_step_row *row, const fo_planner_price *p, double count)
+{
+    row->total_s += count * p->total_s;
+    row->none_s += count * p->none_s;
+    row->compute_s += count * p->compute_s;
+    row->transfer_s += count * p->transfer_s;
+    row->bound_s += count * p->bound_s;
+    row->exposed_s += count * p->exposed_s;
+    row->losses.imbalance += count * p->losses.imbalance;
+    row->losses.contention += count * p->losses.contention;
+    row->losses.overhead += count * p->losses.overhead;
+    row->losses.latency += count * p->losses.latency;
+    row->losses.slicing += count * p->losses.slicing;
+    row->losses.tail += count * p->losses.tail;
+    if (p->overlap[0] && !row->overlap[0]) {
+        memcpy(row->overlap, p->overlap, sizeof row->overlap);
+        memcpy(row->why, p->why, sizeof row->why);
+    }
+}
+
+static void divide(fo_step_row *row)
+{
+    double *sums[] = {&row->total_s,          &row->none_s,
+                      &row->compute_s,        &row->transfer_s,
+                      &row->bound_s,          &row->exposed_s,
+                      &row->losses.imbalance, &row->losses.contention,
+                      &row->losses.overhead,  &row->losses.latency,
+                      &row->losses.slicing,   &row->losses.tail};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        *sums[i] /= row->count;
+}
+
+/* Several items of a list may belong to a row: they are one execution of it. */
+static fo_status add_part(fo_planner_state *s, fo_planner_part part, double count)
+{
+    fo_planner_items items;
+    fo_planner_layer_items(&s->split, &s->machine->device, part, &items);
+    for (int i = 0; i < items.count; i++) {
+        fo_planner_price price;
+        bool first = true;
+        for (int k = 0; k < i; k++)
+            first &= strcmp(items.item[k].row, items.item[i].row) != 0;
+        fo_status status = price_of(s, &items.item[i], s->split.options.slow_rank >= 0, &price);
+        fo_step_row *row = row_of(s->report, items.item[i].row);
+        if (status != FO_OK)
+            return status;
+        if (!row)
+            continue;
+        add_price(row, &price, count);
+        row->count += first ? count : 0;
+    }
+    return FO_OK;
+}
+
+fo_status fo_planner_state_rows(fo_planner_state *s)
+{
+    static const fo_planner_part order[] = {
+        FO_PLANNER_EMBEDDING_FORWARD, FO_PLANNER_FORWARD, FO_PLANNER_HEAD_FORWARD,
+        FO_PLANNER_HEAD_BACKWARD,     FO_PLANNER_AGAIN,   FO_PLANNER_BACKWARD,
+        FO_PLANNER_EMBEDDING_BACKWARD};
+    fo_status status = FO_OK;
+    s->report->row_count = 0;
+    for (size_t i = 0; i < sizeof order / sizeof *order && status == FO_OK; i++) {
+        double count = fo_planner_state_count(s, order[i], s->busiest);
+        if (count > 0)
+            status = add_part(s, order[i], count);
+    }
+    for (int i = 0; i < s->report->row_count; i++)
+        divide(&s->report->rows[i]);
+    return status;
+}

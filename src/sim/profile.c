@@ -1,0 +1,88 @@
+/* Profiles by name or from a file. The shipped ones are part of the library (cmake/profiles.cmake). */
+#include "sim/profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "sim/shipped.h"
+
+enum { BYTES_MOST = 16 << 20, NAMES_MOST = 64 };
+
+static bool is_file(const char *word)
+{
+    size_t length = strlen(word);
+    return strchr(word, '/') || (length > 5 && !strcmp(word + length - 5, ".json"));
+}
+
+const char *fo_sim_profile_text(const char *name)
+{
+    for (int i = 0; fo_sim_shipped_names[i]; i++)
+        if (!strcmp(fo_sim_shipped_names[i], name))
+            return fo_sim_shipped_texts[i];
+    return NULL;
+}
+
+const char *const *fo_sim_profile_names(void)
+{
+    return fo_sim_shipped_names;
+}
+
+static fo_status unknown(const char *word)
+{
+    char names[600] = "";
+    size_t used = 0;
+    for (int i = 0; fo_sim_shipped_names[i] && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 fo_sim_shipped_names[i]);
+    return fo_base_error(FO_INVALID,
+                         "machine '%.100s' is unknown, expected one of %s, or the path of a file "
+                         "that ends in .json",
+                         word, names);
+}
+
+static fo_status read_stream(const char *path, FILE *file, char **text, size_t *bytes)
+{
+    char *memory = malloc(BYTES_MOST + 1);
+    if (!memory)
+        return fo_base_error(FO_NO_MEMORY, "no memory for profile '%s'", path);
+    *bytes = fread(memory, 1, BYTES_MOST + 1, file);
+    if (ferror(file) || *bytes > BYTES_MOST) {
+        fo_status status =
+            ferror(file)
+                ? fo_base_error(FO_IO, "profile '%s' can't be read (%s)", path, strerror(errno))
+                : fo_base_error(FO_INVALID,
+                                "profile '%s' has more than %d bytes, expected a JSON "
+                                "file as `flashoverlap calibrate --out` writes it",
+                                path, BYTES_MOST);
+        free(memory);
+        return status;
+    }
+    *text = memory;
+    return FO_OK;
+}
+
+static fo_status read_file(const char *path, fo_sim_machine *machine)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return fo_base_error(FO_IO, "profile '%s' can't be opened (%s)", path, strerror(errno));
+    fo_status status = read_stream(path, file, &text, &bytes);
+    fclose(file);
+    if (status == FO_OK)
+        status = fo_sim_profile_parse(path, text, bytes, machine);
+    free(text);
+    return status;
+}
+
+fo_status fo_sim_profile_read(const char *word, fo_sim_machine *machine)
+{
+    memset(machine, 0, sizeof *machine);
+    if (is_file(word))
+        return read_file(word, machine);
+    const char *text = fo_sim_profile_text(word);
+    return text ? fo_sim_profile_parse(word, text, strlen(text), machine) : unknown(word);
+}

@@ -1,0 +1,98 @@
+/* Training as a plan file says. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "train/train.h"
+
+static fo_status check_sizes(const fo_train_options *o, const fo_plan_file *file)
+{
+    int ranks = o->group.ranks;
+    const struct {
+        const char *option;
+        int64_t given, planned;
+    } sizes[] = {
+        {"layers", o->layers, file->layers},
+        {"dim", o->dim, file->dim},
+        {"heads", o->heads, file->heads},
+        {"context", o->context, file->context},
+        {"ranks", ranks, file->ranks},
+        {"tp", o->tp ? o->tp : file->tp, file->tp},
+        {"dp", o->dp ? o->dp : file->dp, file->dp},
+        {"batch", o->batch, file->micro_batch * file->dp},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].given != sizes[i].planned)
+            return fo_base_error(FO_INVALID,
+                                 "--plan %s was made for %s %" PRId64 ", this run has %" PRId64
+                                 "; expected the same: --%s %" PRId64 ", or another plan",
+                                 o->plan, sizes[i].option, sizes[i].planned, sizes[i].given,
+                                 sizes[i].option, sizes[i].planned);
+    return FO_OK;
+}
+
+static fo_status check_words(const fo_train_options *o, const fo_plan_file *file)
+{
+    if (file->pp != 1)
+        return fo_base_error(FO_INVALID,
+                             "--plan %s has %d pipeline stages, expected 1: training splits models "
+                             "over tp and dp; plan again with --pp 1",
+                             o->plan, file->pp);
+    if (file->recompute != FO_RECOMPUTE_NONE)
+        return fo_base_error(
+            FO_INVALID,
+            "--plan %s recomputes activations, expected none: training keeps them; "
+            "plan again with --recompute none",
+            o->plan);
+    if (file->dtype != o->dtype)
+        return fo_base_error(FO_INVALID, "--plan %s was made for --dtype %s, this run has %s",
+                             o->plan, fo_dtype_name(file->dtype), fo_dtype_name(o->dtype));
+    if (file->wire != o->wire)
+        return fo_base_error(FO_INVALID, "--plan %s was made for --wire %s, this run has %s",
+                             o->plan, fo_dtype_name(file->wire), fo_dtype_name(o->wire));
+    return FO_OK;
+}
+
+static fo_status check_strategies(const fo_train_options *o, const fo_plan_file *file)
+{
+    for (int i = 0; i < file->operation_count; i++) {
+        char sentence[512];
+        if (fo_train_strategy_check(file->operations[i].overlap) == FO_OK)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s", fo_last_error());
+        return fo_base_error(FO_INVALID, "--plan %s: operations[%d].overlap: %s", o->plan, i,
+                             sentence);
+    }
+    return FO_OK;
+}
+
+fo_status fo_train_plan_take(fo_train_options *options, fo_train_plan *plan)
+{
+    fo_plan_file *file = &plan->file;
+    if (!options->plan)
+        return FO_OK;
+    fo_status status = fo_plan_file_read(options->plan, file);
+    if (status == FO_OK)
+        status = check_words(options, file);
+    if (status == FO_OK)
+        status = check_sizes(options, file);
+    if (status == FO_OK)
+        status = check_strategies(options, file);
+    if (status != FO_OK)
+        return status;
+    options->tp = file->tp;
+    options->dp = file->dp;
+    return FO_OK;
+}
+
+void fo_train_plan_give(const fo_train_options *options, fo_train_plan *plan,
+                        fo_model_config *config)
+{
+    if (!options->plan)
+        return;
+    config->overlaps = plan->overlaps;
+    config->overlap_count = plan->file.operation_count;
+    for (int i = 0; i < config->overlap_count; i++)
+        plan->overlaps[i] =
+            (fo_model_overlap){plan->file.operations[i].name, plan->file.operations[i].overlap};
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# plan: what it prints, the file that train follows, and what is said of input that makes no sense.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+make_text "$work/text" 4000
+
+run plan --help
+expect_code 0
+expect_out "Usage: flashoverlap plan" --model --machine --ranks --explain --json
+
+# ---- what it prints ------------------------------------------------------------------------------------
+run plan --model llama3-70b --machine h100-sxm-ndr --ranks 64 --batch 64 --explain
+expect_code 0
+expect_out "llama3-70b on 64 x h100-sxm-ndr (simulated)" "best: tp " "overlap saves " "against data slicing" \
+    "qkv forward" "lost above the bound" "GB a rank"
+[ -z "$err" ] || fail "$command_line complained: $err"
+[ "$(wc -L <"$work/.out")" -le 170 ] || fail "$command_line: a line over 170 columns"
+run plan --model llama3-70b --machine h100-sxm-ndr --ranks 64 --batch 64 --json
+expect_code 0
+valid_json <"$work/.out" || fail "$command_line: not JSON: $out"
+expect_out '"figures": "simulated"' '"tp": ' '"none_s": ' '"operations": ['
+
+# ---- a plan that is followed ---------------------------------------------------------------------------
+cat >"$work/config.json" <<'J'
+{"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 256, "n_positions": 16}
+J
+run plan --model "$work/config.json" --machine cpu-host --ranks 4 --tp 2 --pp 1 --batch 8 --micro-batch 4 --context 16 \
+    --dtype f32 --wire f32 --recompute none --out "$work/plan.json"
+expect_code 0
+expect_file "$work/plan.json"
+tiny=(--data "$work/text" --layers 2 --heads 4 --dim 32 --context 16 --steps 3 --eval-every 0 --ranks 4)
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json"
+expect_code 0
+expect_out "2 tensor-parallel x 2 data-parallel" "overlap as planned"
+planned=$(sed -nE 's/.*loss +([0-9.]+).*/\1/p' <<<"$out")
+run train "${tiny[@]}" --batch 8 --tp 2 --dp 2 --overlap none
+expect_code 0
+expect_same "losses as planned and with nothing overlapped" "$planned" "$(sed -nE 's/.*loss +([0-9.]+).*/\1/p' <<<"$out")"
+
+run train "${tiny[@]}" --batch 4 --plan "$work/plan.json"
+expect_error 2 "--plan $work/plan.json was made for batch 8, this run has 4"
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --tp 4
+expect_error 2 "was made for tp 2, this run has 4"
+run train "${tiny[@]}" --batch 8 --plan "$work/none.json"
+expect_error 1 "$work/none.json can't be read"
+sed 's/"tp": 2/"tp": 3/' "$work/plan.json" >"$work/odd.json"
+run train "${tiny[@]}" --batch 8 --plan "$work/odd.json"
+expect_error 2 "ranks is 4, but tp 3 x dp 2 x pp 1 are 6"
+
+# ---- input that makes no sense -------------------------------------------------------------------------
+run plan --model gpt5
+expect_error 2 "model 'gpt5' is unknown" llama3-70b
+run plan --machine abacus
+expect_error 2 "machine 'abacus' is unknown" h100-sxm
+run plan --ranks 7 --tp 2
+expect_error 2 "are not the 7 ranks"
+run plan --model llama3-405b --ranks 8
+expect_error 2 "GB a rank on 8 ranks" "expected at most 72.0 GB"
+run plan --recompute some
+expect_error 2 "--recompute is 'some', expected least, none, selective or full"
+run plan --model "$work/text"
+expect_error 1 "no JSON"
+run plan --model gpt2 --ranks 2 --out "$work/no/such/plan.json"
+expect_error 1 "the plan can't be written to $work/no/such/plan.json"
+finish

@@ -1,0 +1,255 @@
+/* The search against every split tried one by one, and plan files. */
+#include <float.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "flashoverlap/schedule.h"
+#include "fuzz/mutate.h"
+#include "fuzz/plan_target.h"
+#include "unit/data/scratch.h"
+
+static fo_search_options options_of(const char *model, const char *machine, int ranks,
+                                    int64_t batch)
+{
+    fo_search_options o;
+    fo_search_defaults(&o);
+    assert_int_equal(fo_model_sizes_read(model, &o.step.model), FO_OK);
+    o.step.machine = machine;
+    o.step.batch = batch;
+    o.ranks = ranks;
+    return o;
+}
+
+static bool fits(const fo_search_options *o, const fo_step_report *r, double memory)
+{
+    return r->memory_bytes <= memory * o->memory_part;
+}
+
+/* The fastest of all splits with the least recomputation that fits, by simulating each of them. */
+static double fastest(const fo_search_options *o, int locals, double memory)
+{
+    double best = INFINITY;
+    for (int tp = 1; tp <= locals; tp++)
+        for (int pp = 1; pp <= o->ranks; pp++)
+            for (int interleave = 1; interleave <= 16; interleave++)
+                for (int64_t micro = 1; micro <= o->step.batch; micro *= 2)
+                    for (int r = FO_RECOMPUTE_NONE; r <= FO_RECOMPUTE_FULL; r++) {
+                        fo_step_options step = o->step;
+                        fo_step_report report;
+                        if (o->ranks % (tp * pp))
+                            continue;
+                        step.tp = tp;
+                        step.pp = pp;
+                        step.dp = o->ranks / tp / pp;
+                        step.interleave = interleave;
+                        step.micro_batch = micro;
+                        step.recompute = (fo_recompute)r;
+                        if (interleave > 1 && step.model.layers % (pp * interleave))
+                            continue;
+                        if (fo_step_simulate(&step, &report) != FO_OK)
+                            continue;
+                        if (!fits(o, &report, memory))
+                            continue;
+                        best = fmin(best, report.step_s);
+                        break;
+                    }
+    return best;
+}
+
+static void test_finds_the_fastest(void **state)
+{
+    static const struct {
+        const char *model;
+        int ranks;
+        int64_t batch;
+    } cases[] = {{"gpt2", 4, 4}, {"gpt2-xl", 8, 8}, {"llama2-7b", 8, 8}};
+    static fo_search_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fo_search_options o =
+            options_of(cases[i].model, "h100-sxm", cases[i].ranks, cases[i].batch);
+        assert_int_equal(fo_search_run(&o, &result), FO_OK);
+        assert_true(result.count > 0 && result.count <= FO_SEARCH_TOP);
+        assert_true(result.priced + result.too_large <= result.considered);
+        double best = fastest(&o, 8, 80e9);
+        /* closed forms choose which few are simulated: within 1 % of the fastest */
+        assert_true(result.best[0].report.step_s <= best * 1.01);
+        assert_true(result.best[0].report.step_s >= best * (1 - 1e-9));
+        for (int c = 0; c < result.count; c++) {
+            const fo_step_options *s = &result.best[c].step;
+            assert_int_equal(s->tp * s->dp * s->pp, o.ranks);
+            assert_true(result.best[c].report.memory_bytes <= 80e9 * o.memory_part);
+            assert_true(result.best[c].report.step_s <= result.best[c].report.none_s * (1 + 1e-9));
+            assert_true(!c || result.best[c - 1].report.step_s <= result.best[c].report.step_s);
+        }
+    }
+}
+
+static void test_keeps_what_is_given(void **state)
+{
+    static fo_search_result result;
+    fo_search_options o = options_of("llama2-7b", "h100-sxm", 8, 16);
+    (void)state;
+    o.step.tp = 2;
+    o.step.pp = 2;
+    o.step.micro_batch = 1;
+    o.recompute_given = true;
+    o.step.recompute = FO_RECOMPUTE_SELECTIVE;
+    assert_int_equal(fo_search_run(&o, &result), FO_OK);
+    for (int c = 0; c < result.count; c++) {
+        const fo_step_options *s = &result.best[c].step;
+        assert_true(s->tp == 2 && s->pp == 2 && s->dp == 2 && s->micro_batch == 1);
+        assert_int_equal(s->recompute, FO_RECOMPUTE_SELECTIVE);
+    }
+}
+
+static void test_says_what_forbids(void **state)
+{
+    static fo_search_result result;
+    fo_search_options o = options_of("llama3-405b", "h100-sxm", 8, 8);
+    (void)state;
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "GB a rank on 8 ranks"));
+    o = options_of("gpt2", "h100-sxm", 6, 5);
+    o.step.tp = 1;
+    o.step.pp = 1;
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "batch"));
+    o = options_of("gpt2", "h100-sxm", 7, 4);
+    o.step.tp = 2;
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "are not the 7 ranks"));
+    o.step.machine = "abacus";
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "h100-sxm"));
+    o = options_of("gpt2", "h100-sxm", 0, 4);
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    o = options_of("gpt2", "h100-sxm", 4, 4);
+    o.memory_part = 0;
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+}
+
+/* ---- plan files ------------------------------------------------------------------------------------------ */
+
+static const char example[] =
+    "{\"format\":\"flashoverlap-plan\",\"format_version\":1,\"model\":\"gpt2\",\"layers\":12,"
+    "\"dim\":768,\"heads\":12,\"machine\":\"h100-sxm\",\"ranks\":4,\"tp\":2,\"dp\":2,\"pp\":1,"
+    "\"interleave\":1,\"batch\":8,\"micro_batch\":4,\"context\":1024,\"recompute\":\"none\","
+    "\"dtype\":\"bf16\",\"wire\":\"f32\",\"step_s\":0.25,\"operations\":[{\"name\":\"qkv forward\","
+    "\"overlap\":\"slice:4\",\"predicted_s\":0.001},{\"name\":\"mlp "
+    "forward\",\"overlap\":\"flash\","
+    "\"predicted_s\":1}]}";
+
+static void test_reads_the_example(void **state)
+{
+    fo_plan_file f;
+    (void)state;
+    assert_int_equal(fo_plan_file_parse("e", example, strlen(example), &f), FO_OK);
+    assert_string_equal(f.model, "gpt2");
+    assert_true(f.layers == 12 && f.dim == 768 && f.heads == 12);
+    assert_true(f.ranks == 4 && f.tp == 2 && f.dp == 2 && f.pp == 1 && f.interleave == 1);
+    assert_true(f.batch == 8 && f.micro_batch == 4 && f.context == 1024);
+    assert_true(f.dtype == FO_BF16 && f.wire == FO_F32 && f.recompute == FO_RECOMPUTE_NONE);
+    assert_string_equal(fo_plan_file_overlap(&f, "qkv forward"), "slice:4");
+    assert_string_equal(fo_plan_file_overlap(&f, "mlp forward"), "flash");
+    assert_null(fo_plan_file_overlap(&f, "mlp"));
+}
+
+static void test_writes_what_it_reads(void **state)
+{
+    static fo_search_result result;
+    char folder[] = "/tmp/fo-plan-XXXXXX", path[64];
+    fo_plan_file made, read;
+    fo_search_options o = options_of("gpt2", "a100-sxm", 4, 8);
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/plan.json", folder);
+    assert_int_equal(fo_search_run(&o, &result), FO_OK);
+    fo_plan_file_make(&result.best[0], &made);
+    assert_true(made.operation_count > 4);
+    assert_int_equal(fo_plan_file_write(&made, path), FO_OK);
+    memset(&read, 0, sizeof read);
+    assert_int_equal(fo_plan_file_read(path, &read), FO_OK);
+    assert_int_equal(read.operation_count, made.operation_count);
+    for (int i = 0; i < made.operation_count; i++) {
+        assert_string_equal(read.operations[i].name, made.operations[i].name);
+        assert_string_equal(read.operations[i].overlap, made.operations[i].overlap);
+    }
+    assert_true(read.ranks == 4 && read.tp == made.tp && read.dp == made.dp && read.pp == made.pp);
+    assert_true(fabs(read.step_s - made.step_s) <= 1e-6 * made.step_s);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/none/plan.json", folder);
+    assert_int_equal(fo_plan_file_write(&made, path), FO_IO);
+    assert_int_equal(fo_plan_file_read(path, &read), FO_IO);
+    assert_int_equal(rmdir(folder), 0); /* nothing was left beside it */
+}
+
+static void test_refuses(void **state)
+{
+    static const struct {
+        const char *found, *instead, *says;
+    } cases[] = {
+        {"\"tp\":2", "\"tp\":\"2\"", "tp is a text"},
+        {"\"tp\":2", "\"tp\":0", "tp is 0"},
+        {"\"tp\":2", "\"tp\":4", "tp 4 x dp 2 x pp 1 are 8"},
+        {"\"tp\":2,", "", "tp is missing"},
+        {"\"tp\":2", "\"tp\":2,\"tq\":1", "tq is unknown"},
+        {"\"tp\":2", "\"tp\":2,\"tp\":2", "duplicate"},
+        {"\"batch\":8", "\"batch\":1e99", "batch is a number"},
+        {"\"batch\":8", "\"batch\":99999999999", "batch is 99999999999"},
+        {"\"format_version\":1", "\"format_version\":2", "format_version"},
+        {"flashoverlap-plan", "plan", "format is \"plan\""},
+        {"\"recompute\":\"none\"", "\"recompute\":\"some\"", "recompute is \"some\""},
+        {"\"dtype\":\"bf16\"", "\"dtype\":\"fp8\"", "dtype is \"fp8\""},
+        {"slice:4", "slice:x", "operations[0].overlap is \"slice:x\""},
+        {"\"predicted_s\":1}", "\"predicted_s\":-1}", "operations[1].predicted_s is -1"},
+        {"mlp forward", "qkv forward", "names an operation again"},
+        {"\"step_s\":0.25", "\"step_s\":null", "step_s is null"},
+        {"]}", "],}", "line 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[2048];
+        fo_plan_file file = {.ranks = 77};
+        const char *at = strstr(example, cases[i].found);
+        assert_non_null(at);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - example), example, cases[i].instead,
+                 at + strlen(cases[i].found));
+        assert_int_not_equal(fo_plan_file_parse("bad.json", text, strlen(text), &file), FO_OK);
+        if (!strstr(fo_last_error(), cases[i].says) || !strstr(fo_last_error(), "bad.json"))
+            fail_msg("case %zu: expected '%s' in: %s", i, cases[i].says, fo_last_error());
+        assert_int_equal(file.ranks, 77);
+    }
+}
+
+static void test_mutations(void **state)
+{
+    int read = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 8000; i++) {
+        uint8_t bytes[2048];
+        size_t size = strlen(example);
+        memcpy(bytes, example, size);
+        size = mutate(9, i, bytes, size, sizeof bytes);
+        uint8_t *exact = malloc(size ? size : 1);
+        assert_non_null(exact);
+        memcpy(exact, bytes, size);
+        read += fuzz_plan(exact, size);
+        free(exact);
+    }
+    assert_true(read > 0 && read < 8000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finds_the_fastest),
+        cmocka_unit_test(test_keeps_what_is_given),
+        cmocka_unit_test(test_says_what_forbids),
+        cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_writes_what_it_reads),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_mutations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
