@@ -177,7 +177,7 @@ typedef struct fo_plan fo_plan;
 /* Overlap "auto": the strategy is chosen when the plan is made, by simulating the programs of all that have the bits
  * of "none" (so "direct" only where sums travel in float32, "hier" only where no sums are made) on the machine of the
  * group: the emulated device, or this machine as products were measured at the very shape of the plan (some
- * milliseconds when such a shape is first met; kept as wisdom, docs/metrics.md). "none" is taken unless another one is
+ * 100 ms when such a shape is first met; kept as wisdom, docs/metrics.md). "none" is taken unless another one is
  * predicted to be faster by more than 1 %. When the emulated link of the group changes, the next execution chooses
  * anew. fo_plan_explain says what was taken, why, and the predicted times.
  *
@@ -220,8 +220,9 @@ const char *fo_plan_explain(const fo_plan *plan);
 const char *fo_plan_overlap(const fo_plan *plan);
 
 /* Collective. What the simulator says of an execution of this plan over the link its group has now; the same on every
- * rank. Measures what is not known yet, some milliseconds. FO_UNSUPPORTED: strategy library, which has no program. */
-fo_status fo_plan_predict(const fo_plan *plan, fo_prediction *prediction);
+ * rank. What is not known of its shape yet is measured, some 100 ms, or without `measure` all is NaN. FO_UNSUPPORTED:
+ * strategy library, which has no program. */
+fo_status fo_plan_predict(const fo_plan *plan, bool measure, fo_prediction *prediction);
 
 /* The strategy that "auto" would take for desc on so many ranks of `threads` threads on a machine that has a profile:
  * the name of a shipped one, or a file (docs/profiles.md). desc is that of the rank with most; its overlap is not

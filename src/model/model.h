@@ -117,6 +117,10 @@ fo_status fo_model_settle(fo_model *model);
  * through a pointer kept from before a forward pass: fo_model_parameter, fo_model_zero_gradients and
  * fo_model_reduce_gradients do it too. */
 void fo_model_parameters_changed(fo_model *model);
+/* Collective. What the simulator says of all executions so far of what is within a replica, over the link there is
+ * now (fo_plan_predict): seconds, and of them exposed; NaN: not known. Transfers between replicas, in the background,
+ * are not in it. */
+fo_status fo_model_predict(fo_model *model, bool measure, double *total_s, double *exposed_s);
 /* Parameters of the whole model (each once), with embeddings. */
 int64_t fo_model_size(const fo_model *model);
 /* Model FLOPs of one trained token: 6 * P + 12 * L * d * T, P without position embeddings

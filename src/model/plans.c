@@ -263,6 +263,25 @@ void fo_model_report_get(const fo_model *model, fo_model_report *report)
     }
 }
 
+fo_status fo_model_predict(fo_model *model, bool measure, double *total_s, double *exposed_s)
+{
+    fo_plan *plan;
+    bool bucket;
+    fo_status status = FO_OK;
+    *total_s = *exposed_s = 0;
+    for (int at = 0; status == FO_OK && (plan = next_plan(model, &at, &bucket));) {
+        fo_prediction one;
+        fo_report report;
+        fo_plan_report(plan, &report);
+        if (bucket || !report.executions)
+            continue;
+        status = fo_plan_predict(plan, measure, &one);
+        *total_s += (double)report.executions * one.total_s;
+        *exposed_s += (double)report.executions * one.exposed_s;
+    }
+    return status;
+}
+
 void fo_model_report_reset(fo_model *model)
 {
     fo_plan *plan;

@@ -107,8 +107,16 @@ static void remember(fo_op_wisdom *wisdom, const knowledge *before, const knowle
         fo_op_wisdom_keep(wisdom);
 }
 
-/* Rank 0 says what it knows, the rest is measured by all. The same on every rank. */
-static fo_status know(const fo_plan *like, knowledge *k)
+static bool complete(const knowledge *k)
+{
+    for (int i = 0; i < k->count; i++)
+        if (isnan(k->facts[i].value))
+            return false;
+    return true;
+}
+
+/* Rank 0 says what it knows, the rest is measured by all, or stays open. The same on every rank. */
+static fo_status know(const fo_plan *like, bool measure, knowledge *k)
 {
     bool first = fo_group_rank(like->group) == 0;
     memset(k, 0, sizeof *k);
@@ -122,6 +130,8 @@ static fo_status know(const fo_plan *like, knowledge *k)
     }
     fo_status status = from_first(like->group, k, sizeof *k);
     knowledge before = *k;
+    if (!measure)
+        return status;
     if (status == FO_OK)
         status = fo_op_learn(like, k->facts, k->count);
     if (status == FO_OK && first)
@@ -226,7 +236,7 @@ fo_status fo_op_auto_choose(fo_plan *plan)
         return take(plan, "flash", nothing_to_choose(plan));
     fo_status status = most(plan, &like);
     if (status == FO_OK)
-        status = know(&like, &k);
+        status = know(&like, true, &k);
     if (status != FO_OK)
         return status;
     if (fo_group_rank(plan->group) == 0)
@@ -238,7 +248,7 @@ fo_status fo_op_auto_choose(fo_plan *plan)
     return take(plan, a.choice.overlap, why);
 }
 
-fo_status fo_plan_predict(const fo_plan *plan, fo_prediction *prediction)
+fo_status fo_plan_predict(const fo_plan *plan, bool measure, fo_prediction *prediction)
 {
     fo_plan like;
     knowledge k;
@@ -251,8 +261,8 @@ fo_status fo_plan_predict(const fo_plan *plan, fo_prediction *prediction)
                              plan->name, plan->overlap);
     fo_status status = most(plan, &like);
     if (status == FO_OK)
-        status = know(&like, &k);
-    if (status != FO_OK)
+        status = know(&like, measure, &k);
+    if (status != FO_OK || !complete(&k))
         return status;
     snprintf(a.choice.overlap, sizeof a.choice.overlap, "%s", plan->overlap);
     if (fo_group_rank(plan->group) == 0 && plan->automatic && !nothing_to_choose(plan))

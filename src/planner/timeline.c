@@ -210,6 +210,8 @@ static void add_event(fo_planner_timeline *t, rank_state *state, const fo_sim_ev
     int64_t begin = llround((t->begin_s + event->begin_s) * 1e9);
     int64_t end = llround((t->begin_s + event->end_s) * 1e9);
     int64_t bytes = bytes_of(t, state->program, event);
+    if (event->kind == FO_SIM_EVENT_WAIT && begin == end)
+        return; /* less than a nanosecond: what it parts is drawn as one */
     if (extend(t, state, event, begin, end, bytes))
         return;
     fo_event *e = new_event(t);

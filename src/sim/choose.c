@@ -7,8 +7,8 @@
 #include "schedule/operation.h"
 #include "sim/operation.h"
 
-static const char *const usual[] = {"none",    "slice:2", "slice:4", "slice:8",  "ring", "flash",
-                                    "flash:2", "flash:4", "direct",  "direct:2", "hier"};
+static const char *const usual[] = {"none",    "slice:2", "slice:4", "slice:8", "ring",     "flash",
+                                    "flash:1", "flash:2", "flash:4", "direct",  "direct:2", "hier"};
 
 static int machines_of(const fo_sim_machine *machine, const fo_sim_operation *o)
 {
@@ -38,6 +38,11 @@ static bool comes_into_question(const fo_sim_machine *machine, const fo_sim_oper
     if (strategy.kind == FO_STRATEGY_HIER &&
         (machines < 2 || machines >= operation->ranks || operation->ranks % machines))
         return false;
+    fo_pattern pattern = fo_schedule_operation_pattern(operation->desc.op);
+    bool cuts =
+        pattern == FO_PATTERN_GATHER2 || pattern == FO_PATTERN_WGRAD; /* unless told not to */
+    if (strategy.kind == FO_STRATEGY_FLASH && strategy.parts == 1 && !cuts)
+        return false; /* is what flash is */
     return any_bits || !changes_bits(&operation->desc, strategy.kind);
 }
 

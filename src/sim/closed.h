@@ -4,9 +4,8 @@
 
 #include "sim/engine.h"
 
-/* Of equal ranks: desc->period 1, and desc->programs[0] of rank 0. run->total_s, slowest, worst and max_exposed_s are
- * filled, events is 0. FO_UNSUPPORTED (with a sentence) where the time is not known to 1 %; the rest as
- * fo_sim_engine_run. */
-fo_status fo_sim_closed_run(const fo_sim_engine_desc *desc, fo_sim_run *run);
+/* As fo_sim_engine_run, for equal ranks (period 1); run->events is 0, nobody watches. tile_s is asked for several tiles
+ * at once and is additive. FO_UNSUPPORTED where ranks differ and where the time is not known to 1 %. */
+fo_status fo_sim_closed_run(const fo_sim_engine_desc *desc, fo_sim_run *run, fo_sim_rank *per_rank);
 
 #endif

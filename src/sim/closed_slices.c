@@ -463,6 +463,12 @@ static fo_status allocate(closed *c)
     return fo_base_error(FO_NO_MEMORY, "simulator: no memory for %zu tasks", tasks);
 }
 
+/* What slows computing for a while is taken as spread evenly, which it is only in the long run. */
+static bool few_messages(const closed *c)
+{
+    return c->e.ranks > 1 && c->r->sums.messages <= 4 * (int64_t)(c->e.ranks - 1);
+}
+
 /* As little and as much as it can take. */
 static fo_status bracket(closed *c, fo_sim_run *run)
 {
@@ -479,6 +485,10 @@ static fo_status bracket(closed *c, fo_sim_run *run)
         apart = CLOSED_APART_HELD;
     if (c->status == FO_OK && c->total_s - c->start_s > apart * (least - c->start_s))
         unsupported(c, "a program whose messages get in each other's way");
+    if (few_messages(c) && (slowed || !c->e.machine->async || c->e.machine->wake_s > 0))
+        unsupported(c, "shards of few messages that slow computing or are waited for");
+    if (slowed && !c->e.machine->async && !c->e.machine->views)
+        unsupported(c, "one thread that is slowed by messages which wait for space");
     if (c->status == FO_OK && c->mixed && slowed && !c->e.machine->views)
         unsupported(c, "a program whose messages wait for space and for each other, and slow it");
     if (c->status == FO_OK && c->mixed && c->adds)
@@ -495,7 +505,7 @@ static fo_status bracket(closed *c, fo_sim_run *run)
     return FO_OK;
 }
 
-fo_status fo_sim_closed_run(const fo_sim_engine_desc *desc, fo_sim_run *run)
+fo_status fo_sim_closed_run(const fo_sim_engine_desc *desc, fo_sim_run *run, fo_sim_rank *per_rank)
 {
     if (desc->period != 1)
         return fo_base_error(FO_UNSUPPORTED,
@@ -520,6 +530,8 @@ fo_status fo_sim_closed_run(const fo_sim_engine_desc *desc, fo_sim_run *run)
         status = measure(&c);
     if (status == FO_OK)
         status = bracket(&c, run);
+    if (status == FO_OK && per_rank)
+        per_rank[0] = run->worst;
     free(c.slices);
     free(c.sizes);
     free(c.works);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "schedule/operation.h"
 #include "sim/bound.h"
+#include "sim/closed.h"
 #include "sim/operation_state.h"
 
 /* As op/plan.c and kernel/kernel.h have them: the least rows of a tile; an operation has so many tiles at least where
@@ -318,7 +319,7 @@ fo_status fo_sim_state_run(fo_sim_state *s, double *total_s, fo_sim_report *repo
                                .watch = s->operation.watch,
                                .watcher = s->operation.watcher};
     memcpy(desc.row_bytes, s->row_bytes, sizeof desc.row_bytes);
-    fo_status status = fo_sim_engine_run(&desc, &run, ranks);
+    fo_status status = (s->closed ? fo_sim_closed_run : fo_sim_engine_run)(&desc, &run, ranks);
     if (status == FO_OK)
         *total_s = total_of(s, ranks);
     if (status == FO_OK && report)

@@ -59,7 +59,7 @@ fo_status fo_sim_operation_explain(const fo_sim_machine *machine, const fo_sim_o
 fo_status fo_sim_operation_closed(const fo_sim_machine *machine, const fo_sim_operation *operation,
                                   fo_sim_report *report);
 
-/* The best of `count` strategies (NULL, 0: none, slice:2, slice:4, slice:8, ring, flash, flash:2, flash:4, direct,
+/* The best of `count` strategies (NULL, 0: none, slice:2, slice:4, slice:8, ring, flash, flash:1 (where flash cuts), flash:2, flash:4, direct,
  * direct:2; hier where there are machines; those that change the bits, direct with a bf16 wire, only with
  * any_bits). "none" unless another one is faster by more than `margin` (0.01: 1 %). *chosen, all[i].total_s in the
  * order given; all may be NULL. */

@@ -27,6 +27,7 @@ typedef struct fo_sim_state {
     bool
         unsliced; /* tasks cost what their rows do in the unsliced computation, additions nothing */
     bool in_flight; /* products are costed as beside messages */
+    bool closed;    /* by the closed form instead of the engine */
     int64_t tile_rows[2], row_bytes[FO_BUFFER_ROLES], width_out;
     fo_program **programs;    /* [period] */
     fo_sim_task_cost **costs; /* [period], by task */

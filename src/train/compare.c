@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -92,6 +93,24 @@ static fo_status measure(fo_train_comparison *c, fo_group *group)
     return status;
 }
 
+/* What the simulator says of the operators of a step, each way over its own link. */
+static fo_status predict_ways(fo_train_comparison *c, fo_group *group)
+{
+    fo_status status = FO_OK;
+    for (int i = 0; status == FO_OK && i < c->count; i++) {
+        double total_s = NAN, exposed_s;
+        status = set_link(c, group, i);
+        if (status == FO_OK)
+            status = fo_model_predict(c->ways[i].worker.model, true, &total_s, &exposed_s);
+        if (status == FO_UNSUPPORTED) { /* of the transport's own collectives nobody knows */
+            total_s = NAN;
+            status = FO_OK;
+        }
+        c->ways[i].predicted_ms = total_s * 1e3 / (double)(c->steps > 0 ? c->steps : 1);
+    }
+    return status;
+}
+
 /* One more step of each strategy, so that those measured are not disturbed. */
 static fo_status trace_ways(fo_train_comparison *c, fo_group *group)
 {
@@ -141,6 +160,8 @@ static fo_status compare_rank(fo_group *group, void *arg)
     c->link = fo_group_link(group);
     if (status == FO_OK)
         status = measure(c, group);
+    if (status == FO_OK)
+        status = predict_ways(c, group);
     if (status == FO_OK)
         status = trace_ways(c, group);
     /* what goes wrong from here on is told through shared memory: a rank that fails ends the waits of others */

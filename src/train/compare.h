@@ -14,6 +14,7 @@ typedef struct fo_train_way {
     double *t_ms, *exposed_ms; /* of each step, slowest rank */
     double *data_ms;           /* the part of exposed_ms between replicas */
     double *losses, *norms;
+    double predicted_ms;   /* of a step's operators, one after another; NaN: not known */
     fo_timeline *timeline; /* of one more step; rank 0 only, NULL: none was asked for */
 } fo_train_way;
 
@@ -42,8 +43,9 @@ typedef struct fo_train_row {
     double alone_ms;              /* the computation alone */
     double ect_ms, hidden_pct, exposed_ms, faster_pct;
     double data_exposed_ms,
-        data_hidden_pct; /* between replicas; hidden of what `none` exposes there */
-    bool equal;          /* losses and norms have the bits of the first way's */
+        data_hidden_pct;            /* between replicas; hidden of what `none` exposes there */
+    double predicted_ms, error_pct; /* 100 (predicted / T - 1) */
+    bool equal;                     /* losses and norms have the bits of the first way's */
 } fo_train_row;
 
 /* rows[1 .. count - 1], from comparison->steps steps, at least 1. */

@@ -45,6 +45,9 @@ void fo_train_compare_rows(const fo_train_comparison *c, fo_train_row *rows)
                                  .data_exposed_ms = percentile(c, w->data_ms, 0.5),
                                  .alone_ms = alone};
         rows[i].ect_ms = rows[i].t_ms - alone;
+        /* operators as predicted, all else as measured where nothing is waited for */
+        rows[i].predicted_ms = alone + w->predicted_ms - c->ways[0].predicted_ms;
+        rows[i].error_pct = 100 * (rows[i].predicted_ms / rows[i].t_ms - 1);
         rows[i].equal =
             !memcmp(w->losses, first->losses, bytes) && !memcmp(w->norms, first->norms, bytes);
         if (!strcmp(w->overlap, "none"))
@@ -74,7 +77,7 @@ static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
 {
     for (int i = 1; i < c->count; i++) {
         const fo_train_row *r = &rows[i];
-        char hidden[32], faster[32], ect[32], alone[32];
+        char hidden[32], faster[32], ect[32], alone[32], predicted[32], error[32];
         fprintf(
             c->out,
             "%s\n  {\"overlap\": \"%s\", \"t_ms\": %.4f, \"t_p10_ms\": %.4f, \"t_p90_ms\": %.4f, "
@@ -88,6 +91,9 @@ static void print_json(const fo_train_comparison *c, const fo_train_row *rows)
         fprintf(c->out, "\"tp\": %d, \"dp\": %d, \"dp_exposed_ms\": %.4f, \"dp_hidden_pct\": %s, ",
                 c->job->config.tp, c->job->config.dp, r->data_exposed_ms,
                 number(r->data_hidden_pct, "%.2f", "null", hidden, sizeof hidden));
+        fprintf(c->out, "\"predicted_ms\": %s, \"prediction_error_pct\": %s, ",
+                number(r->predicted_ms, "%.4f", "null", predicted, sizeof predicted),
+                number(r->error_pct, "%.2f", "null", error, sizeof error));
         fprintf(c->out,
                 "\"steps\": %" PRId64 ", \"loss\": %.9g, \"bitwise_equal\": %s, "
                 "\"computation\": \"measured\", \"link\": \"%s\", \"link_bytes_per_s\": %.6g, "
@@ -118,11 +124,13 @@ void fo_train_compare_link(const fo_train_comparison *c, char *text, size_t size
 static void print_row(const fo_train_comparison *c, const fo_train_row *r, const char *name,
                       double loss, bool best)
 {
-    char spread[64], hidden[32], faster[32], ect[32];
+    char spread[64], hidden[32], faster[32], ect[32], predicted[32], error[32];
     bool color = best && c->job->options.color;
     snprintf(spread, sizeof spread, "%.2f-%.2f", r->low_ms, r->high_ms);
-    fprintf(c->out, "%s%-12s %10.2f %17s %10s %9s %11.2f %9s  %-6s  %.9g%s\n",
+    fprintf(c->out, "%s%-12s %10.2f %17s %12s %7s %10s %9s %11.2f %9s  %-6s  %.9g%s\n",
             color ? "\033[1;32m" : "", name, r->t_ms, spread,
+            number(r->predicted_ms, "%.2f", "-", predicted, sizeof predicted),
+            number(r->error_pct, "%.1f", "-", error, sizeof error),
             number(r->ect_ms, "%.2f", "-", ect, sizeof ect),
             number(r->hidden_pct, "%.1f", "-", hidden, sizeof hidden), r->exposed_ms,
             number(r->faster_pct, "%.1f", "-", faster, sizeof faster),
@@ -153,8 +161,9 @@ static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
             o->group.ranks, c->job->config.tp, c->job->config.dp, o->layers, o->dim,
             fo_dtype_name(o->dtype));
     fprintf(c->out, "link: %s\n", link);
-    fprintf(c->out, "\n%-12s %10s %17s %10s %9s %11s %9s  %-6s  %s\n", "overlap", "T ms",
-            "p10-p90 ms", "ECT ms", "hidden %", "exposed ms", "faster %", "losses", "last loss");
+    fprintf(c->out, "\n%-12s %10s %17s %12s %7s %10s %9s %11s %9s  %-6s  %s\n", "overlap", "T ms",
+            "p10-p90 ms", "predicted ms", "error %", "ECT ms", "hidden %", "exposed ms", "faster %",
+            "losses", "last loss");
     for (int i = 2; i < c->count; i++)
         if (rows[i].t_ms < rows[best].t_ms)
             best = i;
@@ -172,7 +181,8 @@ static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
             " interleaved steps, slowest rank; p10-p90: where 8 of 10 lie. ECT: T minus\n"
             "computation alone %s. hidden:\n"
             "100 (1 - ECT / ECT of none). faster: 100 (1 - T / T of none). losses: all steps' "
-            "losses and\ngradient norms, to the bit, against the first line.\n",
+            "losses and\ngradient norms, to the bit, against the first line. predicted: operators "
+            "simulated, all else as in\ncomputation alone.\n",
             c->steps - first_counted(c),
             isnan(rows[1].alone_ms) ? "(-), which can't be measured over real links" : alone);
 }

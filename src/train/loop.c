@@ -20,6 +20,7 @@ typedef struct run {
     int64_t begin_ns; /* of the first step */
     int64_t step;     /* the last one taken */
     double loss, val_loss;
+    double predicted_ms; /* of the first step, exposed */
     /* rank 0: of every step */
     double *step_ms, *exposed_ms;
     int64_t count, capacity;
@@ -104,6 +105,28 @@ static fo_status notice_slow(run *r)
              r->slow.by, r->slow.by == 1 ? "" : "s", 100 * r->slow.part);
     fo_train_progress_note(r->worker.job, "slow", text);
     return FO_OK;
+}
+
+/* What waiting is predicted to cost a step, where all that is needed for it is known: with overlap auto. After the first
+ * step, of which all executions are. Collective. */
+static fo_status predict_exposed(run *r)
+{
+    double total_s, exposed_s = NAN;
+    fo_status status = fo_model_predict(r->worker.model, false, &total_s, &exposed_s);
+    r->predicted_ms = exposed_s * 1e3;
+    return status == FO_UNSUPPORTED ? FO_OK
+                                    : status; /* of the transport's own collectives nobody knows */
+}
+
+static void compare_predicted(const run *r)
+{
+    char text[160];
+    int64_t skip = r->count > 1;
+    if (!first_rank(r) || !r->count || isnan(r->predicted_ms))
+        return;
+    snprintf(text, sizeof text, "waiting for messages %.2f ms a step, predicted %.2f ms",
+             fo_base_median(r->exposed_ms + skip, r->count - skip), r->predicted_ms);
+    fo_train_progress_note(r->worker.job, "waits", text);
 }
 
 /* Medians leave the first step out, which warms up, unless it is the only one. */
@@ -227,15 +250,21 @@ static fo_status take_steps(run *r)
             return status;
         r->step = step;
         r->loss = values.loss;
-        status = after_step(r, &values);
+        if (step == job->done + 1)
+            status = predict_exposed(r);
+        if (status == FO_OK)
+            status = after_step(r, &values);
     }
+    if (status == FO_OK)
+        compare_predicted(r);
     return status == FO_OK ? notice_slow(r) : status;
 }
 
 static fo_status train_rank(fo_group *group, void *arg)
 {
     const fo_train_job *job = arg;
-    run r = {.step = job->done, .loss = NAN, .val_loss = NAN, .slow = {.rank = -1}};
+    run r = {
+        .step = job->done, .loss = NAN, .val_loss = NAN, .predicted_ms = NAN, .slow = {.rank = -1}};
     char note[512];
     fo_status status = fo_train_enter(group, &job->fingerprint, note, sizeof note);
     if (status == FO_OK)

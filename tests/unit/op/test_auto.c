@@ -230,7 +230,7 @@ static fo_status times_rank(fo_group *g, void *arg)
     fo_prediction p, all[8];
     fo_plan_desc desc = big(FO_F32, "none");
     TRY(fo_plan_create(g, &desc, &plan));
-    TRY(fo_plan_predict(plan, &p));
+    TRY(fo_plan_predict(plan, true, &p));
     fo_plan_destroy(plan);
     TRY(near("C", p.compute_s, 0.02, 1e-3));
     TRY(near("none", p.total_s, 0.03, 5e-3));
@@ -242,7 +242,7 @@ static fo_status times_rank(fo_group *g, void *arg)
             return fo_base_error(FO_INTERNAL, "rank %d was told something else", r);
     desc = big(FO_F32, "flash");
     TRY(fo_plan_create(g, &desc, &plan));
-    TRY(fo_plan_predict(plan, &p));
+    TRY(fo_plan_predict(plan, true, &p));
     fo_plan_destroy(plan);
     return near("flash", p.total_s, 0.02, 2e-2);
 }
@@ -305,7 +305,7 @@ static fo_status follows(fo_group *g, fo_plan *plan, const fo_plan_args *args, d
 {
     fo_prediction p;
     TRY(fo_group_set_link(g, &(fo_link){bytes_per_s, 0, FO_SWITCH}));
-    TRY(fo_plan_predict(plan, &p)); /* of what the next execution takes */
+    TRY(fo_plan_predict(plan, true, &p)); /* of what the next execution takes */
     TRY(fo_plan_execute(plan, args));
     if (!strcmp(fo_plan_overlap(plan), "none") == !strcmp(expected, "none") &&
         !strcmp(fo_plan_overlap(plan), "none") == (p.total_s == p.none_s))

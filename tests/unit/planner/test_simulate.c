@@ -106,7 +106,7 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 static void close_to(double found, double expected, const char *what)
 {
-    if (!(fabs(found - expected) <= 1e-6 * (fabs(expected) + 1)))
+    if (!(fabs(found - expected) <= 1e-5 * (fabs(expected) + 1)))
         fail_msg("%s is %.9g, expected %.9g", what, found, expected);
 }
 

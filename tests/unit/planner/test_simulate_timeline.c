@@ -120,7 +120,10 @@ static void check_lanes(const fo_timeline *t)
              i++) {
             const fo_event *a = lanes.boxes[i - 1].event, *b = lanes.boxes[i].event;
             if (lanes.lanes[l].type != FO_TRACE_RECEIVING && b->begin_ns < a->end_ns - 1)
-                fail_msg("two events at once on a lane of rank %d", b->rank);
+                fail_msg("two events at once on lane %d of rank %d: %s until %lld, %s from %lld",
+                         (int)lanes.lanes[l].type, b->rank,
+                         fo_event_kind_name((fo_event_kind)a->kind), (long long)a->end_ns,
+                         fo_event_kind_name((fo_event_kind)b->kind), (long long)b->begin_ns);
         }
     for (int64_t i = 1; i < t->count; i++)
         assert_true(t->events[i].rank > t->events[i - 1].rank ||
