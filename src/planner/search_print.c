@@ -26,8 +26,8 @@ static void put_best(const fo_search_candidate *c, FILE *out)
 {
     const fo_step_options *s = &c->step;
     const fo_step_report *r = &c->report;
-    fprintf(out, "\nbest: tp %d x dp %d x pp %d, %lld sequences at a time", s->tp, s->dp, s->pp,
-            (long long)s->micro_batch);
+    fprintf(out, "\nbest: tp %d x dp %d x pp %d, %lld sequence%s at a time", s->tp, s->dp, s->pp,
+            (long long)s->micro_batch, s->micro_batch == 1 ? "" : "s");
     if (s->pp > 1)
         fprintf(out, ", %d chunk%s a stage", s->interleave, s->interleave == 1 ? "" : "s");
     fprintf(out, ", recomputation %s\n", recomputes[s->recompute]);
