@@ -103,7 +103,8 @@ int cmd_bench(int argc, char **argv)
         return code;
     o.group.link = link.link;
     o.link_ratio = link.ratio;
-    if (profile && fo_profile_use(profile) != FO_OK)
-        return cli_end("bench", FO_INVALID);
+    fo_status used = profile ? fo_profile_use(profile) : FO_OK;
+    if (used != FO_OK)
+        return cli_end("bench", used);
     return run(&o, transfer, json, csv, argc, argv);
 }

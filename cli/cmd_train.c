@@ -116,8 +116,9 @@ int cmd_train(int argc, char **argv)
         return code;
     if (!o.data)
         return cli_usage("train", "--data is missing, expected a file to learn from: --data FILE");
-    if (profile && fo_profile_use(profile) != FO_OK)
-        return cli_end("train", FO_INVALID);
+    fo_status used = profile ? fo_profile_use(profile) : FO_OK;
+    if (used != FO_OK)
+        return cli_end("train", used);
     o.group.link = link.link;
     o.link_ratio = link.ratio;
     o.progress = json ? stderr : stdout;

@@ -77,6 +77,9 @@ typedef struct fo_model_piece {
     const float *grad; /* the sum over all ranks, after fo_model_reduce_gradients */
 } fo_model_piece;
 
+/* Whether an operation of a layer, the embedding or the head has that name. */
+bool fo_model_plans_known(const char *operation);
+
 typedef struct fo_model fo_model;
 
 /* Fills in tp and dp for `ranks` ranks. FO_INVALID: they do not fit. */

@@ -147,6 +147,14 @@ static int64_t width_of(const fo_model *model, plan_width width)
     return 0;
 }
 
+bool fo_model_plans_known(const char *operation)
+{
+    for (int i = 0; i < FO_MODEL_PLAN_COUNT; i++)
+        if (table[i].planned && strcmp(table[i].planned, operation) == 0)
+            return true;
+    return false;
+}
+
 static const char *overlap_of(const fo_model_config *config, const char *planned)
 {
     for (int i = 0; planned && i < config->overlap_count; i++)

@@ -167,7 +167,8 @@ static bool read_fact(const char *line, fo_op_fact *fact)
                &end);
     return read == 7 && end >= 0 && !line[end] && read_dtype(dtype, &fact->dtype) &&
            !fact->what[strspn(fact->what, letters)] && fact->ranks >= 1 && fact->rows >= 0 &&
-           fact->k >= 0 && fact->n >= 0 && isfinite(fact->value) && fact->value >= 0;
+           fact->k >= 0 && fact->n >= 0 && fact->value >= 0 &&
+           fact->value <= 1e15; /* seconds, or bytes a second */
 }
 
 /* A line without its end; false: there is none, "", or it has none or is too long. */

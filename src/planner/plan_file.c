@@ -4,13 +4,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "flashoverlap/schedule.h"
 #include "flashoverlap/search.h"
 #include "planner/print.h"
+#include "trace/out.h"
 
 enum { FILE_BYTES = 1 << 20, MOST = 1000000000 };
 
@@ -106,27 +105,23 @@ static void put(const fo_plan_file *file, FILE *out)
 
 fo_status fo_plan_file_write(const fo_plan_file *file, const char *path)
 {
-    size_t length = strlen(path);
-    char *beside = malloc(length + 16);
-    if (!beside)
-        return fo_base_error(FO_NO_MEMORY, "no memory for the name of %s", path);
-    snprintf(beside, length + 16, "%s.XXXXXX", path);
-    int fd = mkstemp(beside);
-    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    bool good = out != NULL;
-    if (good) {
-        put(file, out);
-        good = fflush(out) == 0 && fsync(fd) == 0;
-        good = fclose(out) == 0 && good;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (memory)
+        put(file, memory);
+    if (!memory || fclose(memory) != 0) {
+        free(text);
+        return fo_base_error(FO_NO_MEMORY, "no memory for the plan %s", path);
     }
-    good = good && chmod(beside, 0644) == 0 && rename(beside, path) == 0;
-    int error = errno;
-    if (!good && fd >= 0)
-        unlink(beside);
-    free(beside);
-    return good
-               ? FO_OK
-               : fo_base_error(FO_IO, "the plan can't be written to %s: %s", path, strerror(error));
+    fo_trace_out *out = NULL;
+    fo_status status = fo_trace_out_open(path, &out);
+    if (status == FO_OK) {
+        fo_trace_put_bytes(out, text, bytes);
+        status = fo_trace_out_commit(out);
+    }
+    free(text);
+    return status;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------- */

@@ -164,7 +164,8 @@ static void put_against(const char *what, double other, double step, FILE *out)
     if (!(other > 0))
         return;
     put_time(what, other, "", out);
-    fprintf(out, ", %.1f %% more than this", 100 * (other / step - 1));
+    fprintf(out, ", %.1f %% %s than this", 100 * fabs(other / step - 1),
+            other < step ? "less" : "more");
 }
 
 static void put_figures(const fo_step_report *r, FILE *out)

@@ -259,7 +259,8 @@ static double drained(closed *c)
 {
     double free_s = c->lane_s, when = free_s;
     c->ended = true;
-    for (int32_t t = 0; t < c->r->program->task_count && c->status == FO_OK; t++) {
+    /* from the last: what a rank forwards is given back to it first */
+    for (int32_t t = c->r->program->task_count - 1; t >= 0 && c->status == FO_OK; t--) {
         fo_task_kind kind = task_of(c, t)->kind;
         if (kind == FO_TASK_RECV)
             when = later(when, need(c, t)->done.last);
@@ -416,7 +417,7 @@ static void measure_messages(closed *c, int32_t index)
     m->software_s = c->e.machine->message_s + c->e.machine->cpu_s_per_byte * each;
     m->software_all_s = count * c->e.machine->message_s +
                         c->e.machine->cpu_s_per_byte * ((count - 1) * each + last);
-    c->r->sums.sent_bytes += (int64_t)((count - 1) * each + last);
+    c->r->sums.sent_bytes += (count - 1) * each + last;
     c->r->sums.messages += count;
     c->software_s += 2 * m->software_all_s;
 }

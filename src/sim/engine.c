@@ -72,11 +72,11 @@ static fo_status stuck(const sim_engine *e)
     if (fo_sim_engine_is_message(task))
         snprintf(peer, sizeof peer, " %s rank %d", task->kind == FO_TASK_SEND ? "to" : "from",
                  task->peer);
-    return fo_base_error(FO_SCHEDULE,
-                         "simulator: the programs wait for each other for ever: rank %d has come to "
-                         "task %d, the %s of slice %d.%d%s (step %d), which cannot go on",
-                         r->program->rank, (int)root, kinds[task->kind], task->shard, task->sub,
-                         peer, task->step);
+    return fo_base_error(
+        FO_SCHEDULE,
+        "simulator: the programs wait for each other for ever: rank %d has come to "
+        "task %d, the %s of slice %d.%d%s (step %d), which cannot go on",
+        r->program->rank, (int)root, kinds[task->kind], task->shard, task->sub, peer, task->step);
 }
 
 static fo_status run_all(sim_engine *e)

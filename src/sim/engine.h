@@ -64,7 +64,8 @@ typedef struct fo_sim_rank {
     double compute_s;                /* computing, with contention and overheads */
     double exposed_s;                /* the compute lane waited */
     double contention_s, overhead_s; /* parts of compute_s */
-    int64_t sent_bytes, messages;
+    double sent_bytes;
+    int64_t messages;
 } fo_sim_rank;
 
 typedef struct fo_sim_run {

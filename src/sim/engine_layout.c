@@ -142,8 +142,8 @@ static fo_status check_tasks(const fo_program *p)
     for (int32_t t = 0; t < p->task_count; t++) {
         const fo_task *task = &p->tasks[t];
         fo_ref ref = task->kind == FO_TASK_SEND ? task->in : task->out;
-        if (task->rows < 1 || (fo_sim_engine_is_message(task) &&
-                               (ref.buffer < 0 || ref.buffer >= p->buffer_count)))
+        if (task->rows < 1 ||
+            (fo_sim_engine_is_message(task) && (ref.buffer < 0 || ref.buffer >= p->buffer_count)))
             return fo_base_error(FO_INVALID,
                                  "simulator: task %d of rank %d has %lld rows, of buffer %d, "
                                  "expected 1 or more, of one of %d buffers",

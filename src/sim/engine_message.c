@@ -176,7 +176,7 @@ void fo_sim_engine_offer(sim_engine *e, sim_rank *r, int32_t queue)
                                    .from = (int32_t)(r - e->rank),
                                    .next = -1,
                                    .transfer_s = transfer_s(q, bytes)};
-    r->sums.sent_bytes += (int64_t)bytes;
+    r->sums.sent_bytes += bytes;
     r->sums.messages++;
     if (state->issued == state->chunks) {
         r->unfinished -= q->deferred;

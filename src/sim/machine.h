@@ -75,9 +75,10 @@ typedef struct fo_sim_device {
     double
         epilogue_bytes_per_s; /* of what follows a tile while it is in cache: its sum, its result; 0: part of the
                                     product, and additions of local sums are part of their message */
-    double memory_bytes;           /* of a rank; 0: not known */
-    double attention_efficiency;   /* of flops_per_s in attention; 0: 1 */
-    double attention_turn_s;       /* of a feature of a key: the keys and values of one sequence are kept ready, and made
+    double memory_bytes;         /* of a rank; 0: not known */
+    double attention_efficiency; /* of flops_per_s in attention; 0: 1 */
+    double
+        attention_turn_s; /* of a feature of a key: the keys and values of one sequence are kept ready, and made
                                       ready again when queries turn to another one; 0: that takes no time */
     int units, tile_m, tile_n;     /* tile and wave; units 0: not used */
     int comm_units;                /* taken away by communication in flight */

@@ -117,7 +117,8 @@ static int period_of(fo_sim_state *s)
 {
     const fo_sim_operation *o = &s->operation;
     bool uneven = o->desc.rows % o->ranks != 0;
-    if (o->exact || shards_differ(o) || (uneven && o->ranks <= FEW_RANKS))
+    if (o->exact || shards_differ(o) || (uneven && o->ranks <= FEW_RANKS) ||
+        o->desc.rows < o->ranks) /* most shards are empty then */
         return o->ranks;
     int period =
         fo_sim_engine_period(&s->schedule, &s->machine.network, o->speed, o->start_s, true);
@@ -168,6 +169,21 @@ static void choose_tiles(fo_sim_state *s)
     };
 }
 
+/* A simulation takes its time and memory by tiles. */
+static fo_status check_tiles(const fo_sim_state *s)
+{
+    static const double most = 1 << 22;
+    double tiles = (double)s->schedule.rows / (double)s->tile_rows[0] * s->period;
+    if (tiles <= most)
+        return FO_OK;
+    return fo_base_error(
+        FO_INVALID,
+        "simulator: %lld rows are %.3g tiles of %lld rows on %d ranks that differ, expected at "
+        "most %.0f tiles; take at most %.0f rows",
+        (long long)s->schedule.rows, tiles, (long long)s->tile_rows[0], s->period, most,
+        most / s->period * (double)s->tile_rows[0]);
+}
+
 fo_status fo_sim_state_make(const fo_sim_machine *machine, const fo_sim_operation *operation,
                             fo_sim_state *s)
 {
@@ -190,7 +206,9 @@ fo_status fo_sim_state_make(const fo_sim_machine *machine, const fo_sim_operatio
     choose_tiles(s);
     s->width_out = fo_schedule_operation_sizes(&s->operation.desc, s->row_bytes);
     s->period = period_of(s);
-    status = build(s);
+    status = check_tiles(s);
+    if (status == FO_OK)
+        status = build(s);
     return status == FO_OK ? fo_sim_state_keys_make(s) : status;
 }
 
@@ -266,9 +284,11 @@ static fo_sim_bound bound_of(const fo_sim_state *s)
     bool gathers = s->schedule.pattern != FO_PATTERN_REDUCE;
     bool reduces = fo_schedule_operation_reduces(s->operation.desc.op);
     double slowest, fastest;
+    fo_schedule_desc real = s->schedule; /* of the rows there are, not of as many on every rank */
+    real.rows = s->operation.desc.rows;
     speeds(&s->operation, &slowest, &fastest);
     fo_sim_bound_desc desc = {
-        .schedule = &s->schedule,
+        .schedule = &real,
         .network = &s->machine.network,
         .gather_bytes = gathers ? (double)s->row_bytes[FO_BUFFER_GATHERED] : 0,
         .reduce_bytes = reduces ? (double)s->row_bytes[FO_BUFFER_PARTIAL] : 0,
@@ -294,7 +314,7 @@ static void fill(const fo_sim_state *s, const fo_sim_run *run, const fo_sim_rank
                               .slices = slices_of(s->programs[0]),
                               .events = run->events};
     for (int p = 0; p < s->period; p++)
-        report->sent_bytes = fmax(report->sent_bytes, (double)ranks[p].sent_bytes);
+        report->sent_bytes = fmax(report->sent_bytes, ranks[p].sent_bytes);
 }
 
 fo_status fo_sim_state_run(fo_sim_state *s, double *total_s, fo_sim_report *report)

@@ -238,7 +238,7 @@ static fo_sim_task_cost compute_cost(const fo_sim_state *s, const fo_program *pr
         cost.row_s += epilogue_s(s, epilogue_bytes(s, task->slot, add, out));
     cost.row_s += activation_s(s, task->slot);
     if (task->slot || s->operation.desc.op == FO_COLUMN_WGRAD)
-        cost.row_s += column_sum_s(s, s->unsliced || task->shard == program->rank);
+        cost.row_s += column_sum_s(s, task->shard == program->rank);
     if (attends(s, task->slot)) {
         fo_sim_cost attention = attention_cost(s, slice);
         cost.row_s += slice > 0 ? attention.launch_s / slice : 0;
@@ -352,8 +352,8 @@ static double all_attention_s(const fo_sim_state *s, bool apart)
 {
     int64_t rows = s->operation.desc.rows, sequence = -1;
     fo_sim_cost cost = attention_cost(s, (double)rows);
-    double keys = apart ? add_turns(s, s->programs[0], NULL)
-                        : turned_keys(&s->keys, 0, rows, &sequence);
+    double keys =
+        apart ? add_turns(s, s->programs[0], NULL) : turned_keys(&s->keys, 0, rows, &sequence);
     return cost.launch_s + cost.flop_s * attention_flops(s, s->keys.before[s->keys.count]) +
            turn_s(s, keys);
 }

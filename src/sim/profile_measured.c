@@ -45,12 +45,12 @@ static const fo_sim_profile_key gemm_keys[] = {WHOLE("k", 1, "1024"), WHOLE("n",
                                                WHOLE("rows", 1, "64"), WHO, HOW};
 static const fo_sim_profile_key wgrad_keys[] = {WHOLE("in", 1, "1024"), WHOLE("out", 1, "1024"),
                                                 WHOLE("rows", 1, "256"), WHO, HOW};
-static const fo_sim_profile_key pack_keys[] = {
-    WHOLE("k", 1, "1024"),
-    WHOLE("n", 1, "1024"),
-    {"rows", FO_SIM_PROFILE_KEY_WHOLE, false, 0, LARGEST, NULL, "1"}, /* there are none */
-    WHO,
-    HOW};
+static const fo_sim_profile_key pack_keys[] = {WHOLE("k", 1, "1024"),
+                                               WHOLE("n", 1, "1024"),
+                                               {"rows", FO_SIM_PROFILE_KEY_WHOLE, false, 0, LARGEST,
+                                                NULL, "1"}, /* there are none */
+                                               WHO,
+                                               HOW};
 static const fo_sim_profile_key attention_keys[] = {WHOLE("heads", 1, "8"),
                                                     WHOLE("head_dim", 1, "64"),
                                                     WHOLE("context", 1, "512"), WHO, HOW};

@@ -139,8 +139,9 @@ static fo_status read_part(const fo_sim_profile_reader *reader, const char *name
     static const char *const plain[] = {"format", "format_version", "name", "about"};
     static const char *const lists[] = {"gemm", "wgrad", "attention", "attention_grad", "pack"};
     /* what calibrate says besides, for people */
-    static const char *const told[] = {"source", "confidence", "date",   "quick",    "machine", "processor",
-                                       "group",  "peaks",      "passes", "messages", "tasks",   "link"};
+    static const char *const told[] = {"source",  "confidence", "date",  "quick",
+                                       "machine", "processor",  "group", "peaks",
+                                       "passes",  "messages",   "tasks", "link"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!strcmp(plain[i], name))
             return FO_OK;

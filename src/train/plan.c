@@ -57,6 +57,12 @@ static fo_status check_strategies(const fo_train_options *o, const fo_plan_file 
 {
     for (int i = 0; i < file->operation_count; i++) {
         char sentence[512];
+        if (!fo_model_plans_known(file->operations[i].name))
+            return fo_base_error(
+                FO_INVALID,
+                "--plan %s: operations[%d].name is \"%s\", which is no operation of "
+                "the model that is trained; expected e.g. \"qkv forward\"",
+                o->plan, i, file->operations[i].name);
         if (fo_train_strategy_check(file->operations[i].overlap) == FO_OK)
             continue;
         snprintf(sentence, sizeof sentence, "%s", fo_last_error());

@@ -86,7 +86,7 @@ sed 's/"task_s": {"value": [^,]*/"task_s": {"value": -1/' "$cache/$profile" >"$w
 run bench row "${small[@]}" --overlap none,auto --profile "$work/bad.json"
 expect_error 2 "software.task_s.value is -1"
 run train --data "$work/text" --overlap auto --profile "$work/nowhere.json"
-expect_error 2 "nowhere.json"
+expect_error 1 "nowhere.json"
 FLASHOVERLAP_PROFILE=$work/bad.json run bench row "${small[@]}" --overlap none,auto
 expect_error 1 "software.task_s.value is -1"
 

@@ -62,5 +62,12 @@ expect_error 2 "--recompute is 'some', expected least, none, selective or full"
 run plan --model "$work/text"
 expect_error 1 "no JSON"
 run plan --model gpt2 --ranks 2 --out "$work/no/such/plan.json"
-expect_error 1 "the plan can't be written to $work/no/such/plan.json"
+expect_error 1 "$work/no/such/plan.json"
+ln -s "$work/target" "$work/link.json"
+run plan --model gpt2 --ranks 2 --out "$work/link.json"
+expect_code 1
+[ -L "$work/link.json" ] || fail "plan --out replaced a link"
+sed 's/"qkv forward"/"foo forward"/' "$work/plan.json" >"$work/odd.json"
+run train "${tiny[@]}" --batch 8 --plan "$work/odd.json"
+expect_error 2 'operations[' 'is "foo forward", which is no operation'
 finish
