@@ -10,7 +10,7 @@
 #     --passes LIST      forward, backward; default: both
 #     --ratios LIST      transfers, as parts of the computation; default: 0.25,0.5,1,2
 #     --repeat N         timed runs of each; default: 9
-#     --csv FILE         keep what was measured, to be put together later: --from FILE,FILE does nothing else
+#     --csv FILE         keep what is measured, to be put together later: --from FILE,FILE does nothing else
 # Exit code 1 when a figure misses what is wanted: median error 3 %, 95th percentile 8 %, the strategy chosen the best
 # or within 2 % of it in 95 % of the cases, regret 5 % at most.
 set -euo pipefail
@@ -38,7 +38,8 @@ while [ $# -gt 0 ]; do
 done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-: >"$folder/all"
+all=${csv:-$folder/all}
+: >"$all"
 
 if [ -z "$from$program" ]; then
     program=$build/flashoverlap
@@ -51,7 +52,7 @@ export FLASHOVERLAP_BIND=1 # two ranks that share a core for a while measure som
 # Every strategy of an operator as it is meant to run, or in its other form.
 strategies() # suffix
 {
-    local list= name
+    local list='' name
     for name in none slice:2 slice:4 slice:8 ring flash flash:2 direct; do
         list=$list,$name$1
     done
@@ -86,7 +87,7 @@ measure() # part subject pass ratio suffix
     words+=(--link "auto:$4,2us" --repeat "$repeat" --overlap "$(strategies "$5")" --csv)
     [ "$3" = forward ] || words+=(--backward)
     [ "$1" = real ] || words+=(--emulate "$device")
-    "$program" bench "$2" "${words[@]}" >"$folder/out" 2>"$folder/log" ||
+    "$program" bench "$2" --predict "${words[@]}" >"$folder/out" 2>"$folder/log" ||
         { echo "bench $2 ${words[*]}" >&2; cat "$folder/log" >&2; exit 1; }
     awk -v part="$1" -v pass="$3" -v ratio="$4" -v form="$5" '
         NR == 1 { for (i = 1; i <= split($0, name, ","); i++) column[name[i]] = i; next }
@@ -94,12 +95,12 @@ measure() # part subject pass ratio suffix
           sub(/\+.*/, "", f[column["overlap"]])
           print part, f[column["subject"]], pass (form == "" ? "+whole" : form), ratio, f[column["overlap"]],
               f[column["predicted_ms"]], f[column["t_ms"]], f[column["t_p10_ms"]], f[column["t_p90_ms"]],
-              f[column["predicted_compute_ms"]], f[column["compute_ms"]] }' "$folder/out" >>"$folder/all"
+              f[column["predicted_compute_ms"]], f[column["compute_ms"]] }' "$folder/out" >>"$all"
 }
 
 if [ -n "$from" ]; then
     for file in ${from//,/ }; do
-        cat "$file" >>"$folder/all"
+        cat "$file" >>"$all"
     done
 else
     for part in ${parts//,/ }; do
@@ -114,5 +115,4 @@ else
         done
     done
 fi
-[ -z "$csv" ] || cp "$folder/all" "$csv"
-awk -f "$root/bench/predict.awk" "$folder/all"
+awk -f "$root/bench/predict.awk" "$all"

@@ -81,7 +81,7 @@ add src/exec/exec.c '#include <omp.h>'
 expect '<omp.h> belongs in src/kernel/ only'
 
 add cli/main.c '#include <jansson.h>'
-expect '<jansson.h> belongs in src/checkpoint/ src/train/ only'
+expect '<jansson.h> belongs in src/checkpoint/ src/train/ src/sim/ src/planner/ only'
 
 add src/transport/shm/shm.h '#include <mpi.h>'
 expect '<mpi.h> belongs in src/transport/mpi/ only'

@@ -32,9 +32,10 @@ void fo_device_print(const fo_device *device, char *text, size_t size);
 /* ---- measuring the machine ---- */
 
 typedef struct fo_calibrate_options {
-    bool quick;             /* about 10 s instead of 60, with fewer sizes and samples */
-    bool json;              /* the profile to `out`, instead of a table for people */
-    const char *path;       /* the profile goes to this file; NULL: where this machine's is looked for (below) */
+    bool quick; /* about 10 s instead of 60, with fewer sizes and samples */
+    bool json;  /* the profile to `out`, instead of a table for people */
+    const char
+        *path; /* the profile goes to this file; NULL: where this machine's is looked for (below) */
     FILE *progress;         /* what is being done and the time left; NULL: nobody is told */
     fo_group_options group; /* ranks, threads, transport and kernel to measure with */
 } fo_calibrate_options;

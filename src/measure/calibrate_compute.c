@@ -232,7 +232,7 @@ static void call_pass(fo_measure_work *work, const fo_measure_case *which)
 
 fo_status fo_measure_work_call(fo_measure_work *work, const fo_measure_case *which)
 {
-    object *o;
+    object *o = NULL;
     fo_kernel_set_threads(which->threads);
     if (which->kind == FO_MEASURE_PASS) {
         call_pass(work, which);

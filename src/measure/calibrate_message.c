@@ -164,7 +164,7 @@ static fo_status sample_task(fo_measure_wires *wires, const fo_measure_case *whi
                              double *seconds)
 {
     fo_plan_args args = {.x = wires->x, .w = wires->w, .y = wires->y, .w_version = 1};
-    fo_plan *plan;
+    fo_plan *plan = NULL;
     fo_report report;
     fo_status status = find_plan(wires, which->name, &plan);
     if (status != FO_OK)

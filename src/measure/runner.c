@@ -29,7 +29,7 @@ typedef struct runner {
     fo_measure_clock clock;
     samples alone, of[FO_MEASURE_STRATEGIES];
     uint64_t hashes[FO_MEASURE_STRATEGIES];
-    fo_prediction predicted[FO_MEASURE_STRATEGIES];
+    fo_prediction predicted[FO_MEASURE_STRATEGIES], reference;
     double wire_bytes;
     bool interrupted; /* agreed on */
     fo_measure_progress progress;
@@ -187,17 +187,46 @@ static fo_status take_turns(runner *r)
 
 /* ---- predictions --------------------------------------------------------------------------------------- */
 
-/* Before anything is timed, over the link that will be. What can't be predicted stays open. */
+/* Over the link that is timed. What can't be predicted stays open. */
 static fo_status predict_all(runner *r)
 {
     const fo_measure_bench *bench = r->rank.bench;
     fo_status status = FO_OK;
-    for (int s = 0; s < bench->strategy_count; s++)
-        r->predicted[s] = (fo_prediction){NAN, NAN, NAN, NAN};
-    for (int s = 0; status == FO_OK && r->family->predict && s < bench->strategy_count; s++)
+    for (int s = 0; status == FO_OK && s < bench->strategy_count; s++)
         if (r->rank.subjects[s])
             status = r->family->predict(r->rank.subjects[s], &r->predicted[s]);
     return status;
+}
+
+/* The operators of what the computation alone is in families that have no other: of `none` over a link without cost. */
+static fo_status predict_reference(runner *r)
+{
+    static const fo_link no_link = {0};
+    fo_group *group = r->rank.group;
+    bool emulated = r->link.bytes_per_s > 0;
+    fo_status status = emulated ? fo_group_set_link(group, &no_link) : FO_OK;
+    if (status == FO_OK)
+        status = r->family->predict(r->rank.reference, &r->reference);
+    return status == FO_OK && emulated ? fo_group_set_link(group, &r->link) : status;
+}
+
+/* Operators are predicted before anything is timed; of models, whose executions say which operators there are, after. */
+static fo_status predict(runner *r, bool timed)
+{
+    bool models = !r->family->execute_local;
+    if (r->interrupted || models != timed)
+        return FO_OK;
+    fo_status status = models ? predict_reference(r) : FO_OK;
+    return status == FO_OK ? predict_all(r) : status;
+}
+
+/* Of a model: its operators as predicted, all else as measured in the computation alone. */
+static double predicted_ms(const runner *r, int s)
+{
+    double own_s = r->predicted[s].total_s;
+    if (r->family->execute_local)
+        return own_s * 1e3;
+    return fo_base_median(r->alone.t, r->alone.count) + (own_s - r->reference.total_s) * 1e3;
 }
 
 /* ---- results ----------------------------------------------------------------------------------------- */
@@ -223,7 +252,7 @@ static void fill_row(const runner *r, int s, fo_measure_row *row)
     row->low_ms = fo_base_percentile(of->t, of->count, 0.1);
     row->high_ms = fo_base_percentile(of->t, of->count, 0.9);
     row->exposed_ms = fo_base_median(of->exposed, of->count);
-    row->predicted_ms = r->predicted[s].total_s * 1e3;
+    row->predicted_ms = predicted_ms(r, s);
     row->predicted_exposed_ms = r->predicted[s].exposed_s * 1e3;
     row->error_pct = 100 * (row->predicted_ms / row->t_ms - 1);
     if (r->family->taken && r->rank.subjects[s] &&
@@ -302,12 +331,12 @@ static fo_status measure(runner *r)
 {
     fo_status status = set_link(r);
     if (status == FO_OK)
-        status = predict_all(r);
+        status = predict(r, false);
     if (status == FO_OK && !r->rank.setup.emulated)
         status = hash_all(r);
     if (status == FO_OK && !r->interrupted)
         status = take_turns(r);
-    return status;
+    return status == FO_OK ? predict(r, true) : status;
 }
 
 /* What ranks share through a fork or, as threads, through memory. */
@@ -329,6 +358,8 @@ static fo_status runner_rank(fo_group *group, void *arg)
     if (!r)
         return fo_base_error(FO_NO_MEMORY, "no memory for a run");
     r->family = l->bench->family;
+    for (int s = 0; s < FO_MEASURE_STRATEGIES; s++)
+        r->predicted[s] = (fo_prediction){NAN, NAN, NAN, NAN};
     r->link = fo_group_link(group);
     if (answers)
         result->entered = true;

@@ -84,7 +84,7 @@ typedef struct fo_measure_family {
     /* Goes on from `hash` over all results of the last execution. */
     uint64_t (*hash)(const void *subject, uint64_t hash);
     /* Collective. Seconds of an execution as the simulator has them, over the link the group has now; NaN: nobody
-     * knows. NULL: there is no prediction of this kind of subject. */
+     * knows. Without execute_local: of the operators alone, and may execute the subject once. */
     fo_status (*predict)(void *subject, fo_prediction *prediction);
     /* The strategies that were taken, "flash:2" or "flash:2+none"; NULL: as asked for. */
     void (*taken)(const void *subject, char *text, size_t size);

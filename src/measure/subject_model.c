@@ -1,5 +1,6 @@
 /* Subjects out of the model: a transformer layer, a training step. Every strategy has a model of its own, with
  * the same weights. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,6 +243,32 @@ static int64_t exposed_ns(const void *subject)
     return report.exposed_ns;
 }
 
+/* ---- predictions ------------------------------------------------------------------------------------- */
+
+/* Of all operators in one execution. */
+static fo_status predict(model *m, fo_status (*execute)(void *), fo_prediction *p)
+{
+    *p = (fo_prediction){NAN, NAN, NAN, NAN};
+    fo_model_report_reset(m->model);
+    fo_status status = execute(m);
+    if (status == FO_OK)
+        status = fo_model_predict(m->model, fo_plan_predicts(), &p->total_s, &p->exposed_s);
+    if (status != FO_UNSUPPORTED) /* of the library nobody knows */
+        return status;
+    *p = (fo_prediction){NAN, NAN, NAN, NAN};
+    return FO_OK;
+}
+
+static fo_status predict_layer(void *subject, fo_prediction *prediction)
+{
+    return predict(subject, execute_layer, prediction);
+}
+
+static fo_status predict_step(void *subject, fo_prediction *prediction)
+{
+    return predict(subject, execute_step, prediction);
+}
+
 /* ---- results ----------------------------------------------------------------------------------------- */
 
 static void clear(void *subject)
@@ -273,6 +300,7 @@ const fo_measure_family fo_measure_family_layer = {
     .create = create,
     .destroy = destroy,
     .execute = execute_layer,
+    .predict = predict_layer,
     .wire_bytes = wire_bytes,
     .exposed_ns = exposed_ns,
     .clear = clear,
@@ -290,6 +318,7 @@ const fo_measure_family fo_measure_family_step = {
     .create = create,
     .destroy = destroy,
     .execute = execute_step,
+    .predict = predict_step,
     .wire_bytes = wire_bytes,
     .exposed_ns = exposed_ns,
     .clear = clear,

@@ -154,7 +154,7 @@ fo_status fo_measure_plans_predict(void *subject, fo_prediction *prediction)
     fo_prediction one, sum = {0};
     fo_status status = FO_OK;
     for (int i = 0; status == FO_OK && i < plans->count; i++) {
-        status = fo_plan_predict(plans->plan[i], true, &one);
+        status = fo_plan_predict(plans->plan[i], fo_plan_predicts(), &one);
         sum.total_s += one.total_s;
         sum.none_s += one.none_s;
         sum.compute_s += one.compute_s;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "flashoverlap/plan.h"
 #include "flashoverlap/version.h"
 
 #define FIRST_LINE "flashoverlap-wisdom 1"
@@ -45,6 +46,12 @@ static const char *stated_profile(void)
 {
     const char *stated = getenv("FLASHOVERLAP_PROFILE");
     return stated && *stated ? stated : NULL;
+}
+
+bool fo_plan_predicts(void)
+{
+    const char *asked = getenv("FLASHOVERLAP_PREDICT");
+    return stated_profile() || (asked && *asked);
 }
 
 static void wisdom_folder(char folder[FO_OP_WISDOM_PATH])

@@ -128,5 +128,5 @@ double fo_sim_closed_finish(const losses *l, double at, double part, double work
     double from = l->of[low - 1].at_s;
     if (is > was)
         from += (goal - was) * (l->of[low].at_s - from) / (is - was);
-    return fo_sim_closed_later(at, from);
+    return later(at, from);
 }

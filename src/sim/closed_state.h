@@ -5,11 +5,17 @@
 #include "sim/closed.h"
 #include "sim/engine_state.h"
 
-enum { CLOSED_PASSES = 8 };
+enum {
+    CLOSED_PASSES = 8,
+    CLOSED_TASKS = 512
+}; /* tasks that are compared with each other, at most */
+
+/* How far apart the least and the most may be: else, held up by a thread, by others on the port, slowed besides. */
 #define CLOSED_APART 1.01
 #define CLOSED_APART_HELD 1.005
 #define CLOSED_APART_MIXED 1.003
 #define CLOSED_APART_SLOWED 1.001
+/* How much of the whole the software of messages may be. */
 #define CLOSED_SOFTWARE 0.02
 
 /* When something has happened to the first message, or tile, of a slice, to the last full one, and to the last. */
@@ -82,11 +88,11 @@ typedef struct closed {
     bool adds;                         /* in passes of their own */
     double software_s;                 /* of all messages, at both ends */
     double start_s, prepare_s, tile_s; /* tile_s: the longest */
-    double lane_s, handle_s, busy_s, total_s;
+    double lane_s, wait_s, total_s;
     fo_status status;
 } closed;
 
-static inline double fo_sim_closed_later(double a, double b)
+static inline double later(double a, double b)
 {
     return a > b ? a : b;
 }

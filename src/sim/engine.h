@@ -1,4 +1,4 @@
-/* The simulator's engine: runs the programs of all ranks in virtual time.
+/* The simulator's engine: runs the programs of all ranks in virtual time. Rules and derivations: docs/simulator.md.
  *
  * The rules are the executor's (exec/exec.h): a compute lane in list order, tile by tile; messages of stream_rows
  * rows that leave when their rows are ready; ports that serve one message at a time, in the order in which they
@@ -9,7 +9,9 @@
  * Equal ranks. Where all ranks do the same but for their number, one of them is enough: with `period` P (a
  * divisor of N) rank r behaves as rank r mod P does; programs[0..P) are given, and a message from r to p is taken
  * for one from r mod P to (r mod P) + (p - r). P = 1: every rank is like rank 0, as in rings of equal shards;
- * P = locals: every machine is like the first; P = N: nothing is assumed. fo_sim_engine_period finds it.
+ * P = locals: every machine is like the first; P = N: nothing is assumed. fo_sim_engine_period finds it. With P < N
+ * messages have to meet others of equal size: where shards differ by a row, programs[] are built for rows rounded up
+ * to a multiple of N.
  *
  * Deterministic: the same input gives the same figures. No global state; any thread. */
 #ifndef FO_SIM_ENGINE_H
@@ -62,7 +64,7 @@ typedef struct fo_sim_engine_desc {
 typedef struct fo_sim_rank {
     double end_s;                    /* has its result, and its memory is free again */
     double compute_s;                /* computing, with contention and overheads */
-    double exposed_s;                /* the compute lane waited */
+    double exposed_s;                /* the lane waited: end_s = start + compute_s + this */
     double contention_s, overhead_s; /* parts of compute_s */
     double sent_bytes;
     int64_t messages;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "flashoverlap/plan.h"
 #include "flashoverlap/job.h"
 
 enum { EVENTS = 1 << 18 };
@@ -101,7 +102,8 @@ static fo_status predict_ways(fo_train_comparison *c, fo_group *group)
         double total_s = NAN, exposed_s;
         status = set_link(c, group, i);
         if (status == FO_OK)
-            status = fo_model_predict(c->ways[i].worker.model, true, &total_s, &exposed_s);
+            status =
+                fo_model_predict(c->ways[i].worker.model, fo_plan_predicts(), &total_s, &exposed_s);
         if (status == FO_UNSUPPORTED) { /* of the transport's own collectives nobody knows */
             total_s = NAN;
             status = FO_OK;

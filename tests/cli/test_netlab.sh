@@ -65,7 +65,7 @@ expect_code 0
 [[ "$out" == *passed* || "$out" == *skipped* ]] || fail "$command_line: $out $err"
 
 for mpi in openmpi mpich; do
-    lab --mpi $mpi --hosts 2 --ranks-per-host 2 -- sh -c 'echo "$(hostname) $(taskset -cp $$ | sed "s/.*: //")"; exit 3'
+    lab --mpi $mpi --hosts 2 --ranks-per-host 2 -- sh -c 'echo "$(hostname) $(taskset -cp $$ | sed "s/.*: //")"; sleep 1; exit 3'
     if [ "$code" -eq 77 ]; then
         echo "$err"
         continue

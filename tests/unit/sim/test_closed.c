@@ -36,7 +36,7 @@ static double all_of(fo_pattern pattern, const double row_s[2])
 
 typedef struct tally {
     int cases, said[6][STRATEGIES], of[6][STRATEGIES];
-    double worst;
+    double worst, exposed;
 } tally;
 
 /* What machines do: nothing but links; they slow computing down; software; one thread does it all. */
@@ -106,6 +106,7 @@ static void one_program(uint64_t key, int kind, tally *t)
                  closed.total_s, run.total_s);
     assert_int_equal(closed.worst.sent_bytes, run.worst.sent_bytes);
     assert_int_equal(closed.worst.messages, run.worst.messages);
+    t->exposed = fmax(t->exposed, fabs(closed.max_exposed_s - run.max_exposed_s) / run.total_s);
 }
 
 /* How much of what there is they have to say something about at least: with two kinds of messages on a port less. */
@@ -126,7 +127,9 @@ static void programs(void **unused)
                 if (kind <= SLOWED && both && (s == 0 || s == 3))
                     assert_true(t.said[p][s] > t.of[p][s] * 8 / 10);
             }
-        print_message("kind %d: said %d of %d, worst %.4f\n", kind, said, t.cases, t.worst);
+        print_message("kind %d: said %d of %d, worst %.4f, of waits %.4f\n", kind, said, t.cases,
+                      t.worst, t.exposed);
+        assert_true(t.exposed < 0.03);
         const int percent[KINDS] = {85, 75, 50, 30};
         assert_true(said > t.cases * percent[kind] / 100);
     }
