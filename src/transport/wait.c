@@ -3,6 +3,9 @@
 #include "base/error.h"
 #include "transport/transport.h"
 
+/* One sleep at most: what a wake-up was missed for is found then. */
+enum { WAIT_NS = 100000000 };
+
 fo_status fo_transport_wait_request(fo_endpoint *endpoint, fo_request *request, const char *what)
 {
     int64_t deadline = 0; /* what is done already costs no look at the clock */
@@ -15,7 +18,7 @@ fo_status fo_transport_wait_request(fo_endpoint *endpoint, fo_request *request, 
             deadline = now + endpoint->deadline_ns;
         if (now >= deadline)
             break;
-        status = endpoint->ops->wait(endpoint, deadline);
+        status = endpoint->ops->wait(endpoint, now + WAIT_NS < deadline ? now + WAIT_NS : deadline);
         if (status != FO_OK)
             return status;
     }
