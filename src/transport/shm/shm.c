@@ -44,7 +44,10 @@ void fo_transport_shm_ring(shm_shared *shared, int to)
     /* sequentially consistent with the sleeper's store to `sleeping` and its last look at `events`:
      * one of the two sees the other */
     atomic_fetch_add(&box->events, 1);
-    if (atomic_load(&box->sleeping) && atomic_exchange(&box->sleeping, 0))
+    /* only the sleep that was seen: whoever is held up here must not take back the word of a later one, which
+     * would then sleep unheard */
+    unsigned asleep = atomic_load(&box->sleeping);
+    if (asleep && atomic_compare_exchange_strong(&box->sleeping, &asleep, 0))
         syscall(SYS_futex, &box->events, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
@@ -226,7 +229,8 @@ static void sleep_until(shm_endpoint *shm, int64_t until_ns)
 {
     shm_mailbox *box = shm->mailbox;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    atomic_store(&box->sleeping, 1);
+    shm->sleep += shm->sleep == UINT32_MAX ? 2 : 1; /* never 0 */
+    atomic_store(&box->sleeping, shm->sleep);
     if (atomic_load(&box->events) == shm->seen) /* the kernel looks once more */
         syscall(SYS_futex, &box->events, FUTEX_WAIT_BITSET, shm->seen, &until, NULL,
                 FUTEX_BITSET_MATCH_ANY);

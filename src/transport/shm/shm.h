@@ -41,7 +41,7 @@ void fo_transport_arena_give(shm_arena *arena, void *memory, bool keep);
 /* ---- what all processes share ---- */
 
 /* Of one rank. Anyone pushes to `inbox` (a stack; the owner takes all of it and turns it round) and
- * then counts up `events`; `sleeping` says that the owner must be woken. */
+ * then counts up `events`; `sleeping` is the number of the owner's sleep, out of which it must be woken, or 0. */
 typedef struct shm_mailbox {
     alignas(128) _Atomic(fo_message *) inbox;
     atomic_uint events;
@@ -68,6 +68,7 @@ typedef struct shm_endpoint {
     shm_shared *shared;
     shm_mailbox *mailbox; /* the own */
     uint32_t seen;        /* events known to the caller */
+    uint32_t sleep;       /* number of the last one */
     int64_t spin_ns;      /* before a wait sleeps */
     fo_match match;
     fo_message *free_cells;
