@@ -129,8 +129,10 @@ static fo_status look_around(fo_exec *exec, int32_t blocker)
         status = fo_exec_progress_note(exec, blocker);
     if (status == FO_OK)
         status = fo_exec_progress_poll(exec, false);
-    return status == FO_OK && exec->movements == before ? fo_exec_progress_poll(exec, true)
-                                                        : status;
+    if (status != FO_OK || exec->movements != before)
+        return status;
+    exec->looked = true;
+    return fo_exec_progress_poll(exec, true);
 }
 
 /* The deadline has passed: unless this process slept through it (it was stopped) and all is there now. */
@@ -152,6 +154,10 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
         return status;
     if (moved || worked_meanwhile(exec))
         return look_around(exec, blocker);
+    if (!exec->looked) {
+        exec->looked = true;
+        return fo_exec_progress_poll(exec, true);
+    }
     int64_t begin = fo_base_clock_ns();
     if (!exec->last_progress_ns)
         exec->last_progress_ns = begin;
@@ -160,6 +166,7 @@ static fo_status wait_for(fo_exec *exec, int32_t blocker)
     if (begin >= deadline)
         return late(exec, blocker, root);
     status = exec->endpoint->ops->wait(exec->endpoint, min64(deadline, begin + WAIT_NS));
+    exec->looked = false;
     if (status == FO_OK)
         status = look_around(exec, blocker);
     int64_t end = fo_base_clock_ns(), waited = end - begin;
@@ -342,6 +349,7 @@ fo_status fo_exec_open(fo_exec *exec, void *const external[FO_BUFFER_ROLES], voi
     exec->context = context;
     exec->at = 0;
     exec->waiting_for = -1;
+    exec->looked = false; /* another run may have waited and not looked here */
     exec->seen = FO_OK;
     fo_status status = fo_exec_settle(exec);
     if (status != FO_OK)

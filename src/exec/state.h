@@ -69,7 +69,9 @@ struct fo_exec {
     void *context;
     int32_t at;          /* place in `lane` of the task being computed */
     int32_t waiting_for; /* SEND or RECV that the last wait was for, -1: it has ended */
-    fo_status seen;      /* of looks from inside a tile */
+    /* everywhere, since a wait has last ended: what ended it may be waited for by a peer, not here */
+    bool looked;
+    fo_status seen; /* of looks from inside a tile */
     int64_t last_progress_ns;
     int64_t movements;  /* messages posted, done or handed back so far */
     int32_t unfinished; /* communication tasks */
