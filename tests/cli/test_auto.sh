@@ -73,7 +73,7 @@ run calibrate --forget
 expect_out "0 files removed"
 
 # ---- profiles ----
-run calibrate --quick --threads 1 --deadline 300
+run calibrate --quick --threads 1
 expect_code 0
 profile=$(ls "$cache")
 [[ "$profile" == profile-*.json ]] || fail "$command_line: expected a profile in the cache, found: $profile"

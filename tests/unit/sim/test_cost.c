@@ -305,6 +305,8 @@ static void test_monotonic(void **state)
     for (; *names; names++) {
         fo_sim_machine m;
         assert_int_equal(fo_sim_profile_read(*names, &m), FO_OK);
+        /* an efficiency that was measured may more than double where a width does: 91 and 185 TFLOP/s of an A100 */
+        double slack = m.device.by_width.points ? 0.03 : 1e-9;
         for (uint64_t i = 0; i < 400; i++) {
             double rows = draw_size(40, i), k = draw_size(41, i), n = draw_size(42, i);
             fo_sim_work work = i % 2 ? FO_SIM_GEMM : FO_SIM_WGRAD;
@@ -312,7 +314,7 @@ static void test_monotonic(void **state)
             double beside = fo_sim_cost_product(&m.device, work, FO_BF16, 1, rows, k, n, true);
             double more = fo_sim_cost_product(&m.device, work, FO_BF16, 1, 2 * rows, k, n, false);
             double deeper = fo_sim_cost_product(&m.device, work, FO_BF16, 1, rows, k, 2 * n, false);
-            assert_true(s > 0 && beside >= s && more >= s && deeper >= s * 0.97);
+            assert_true(s > 0 && beside >= s && more >= s && deeper >= s * (1 - slack));
         }
         fo_sim_machine_free(&m);
     }
