@@ -10,6 +10,7 @@
 #     --passes LIST      forward, backward; default: both
 #     --ratios LIST      transfers, as parts of the computation; default: 0.25,0.5,1,2
 #     --repeat N         timed runs of each; default: 9
+#     --lines            every prediction, not only the table of what they come to
 #     --csv FILE         keep what is measured, to be put together later: --from FILE,FILE does nothing else
 # Exit code 1 when a figure misses what is wanted: median error 3 %, 95th percentile 8 %, the strategy chosen the best
 # or within 2 % of it in 95 % of the cases, regret 5 % at most.
@@ -25,12 +26,16 @@ ratios=0.25,0.5,1,2
 repeat=9
 csv=
 from=
+lines=
 while [ $# -gt 0 ]; do
     case $1 in
     --build | --program | --parts | --subjects | --passes | --ratios | --repeat | --csv | --from)
         [ $# -gt 1 ] || { echo "bench/predict.sh: $1 needs a value" >&2; exit 2; }
         declare "${1#--}=$2"
         shift 2 ;;
+    --lines)
+        lines=1
+        shift ;;
     *)
         echo "bench/predict.sh: '$1' is unknown; the head of the script lists the options" >&2
         exit 2 ;;
@@ -115,4 +120,4 @@ else
         done
     done
 fi
-awk -f "$root/bench/predict.awk" "$all"
+awk -v lines="$lines" -f "$root/bench/predict.awk" "$all"
