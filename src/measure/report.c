@@ -23,7 +23,6 @@ fo_status fo_measure_report_check(const fo_bench_options *options)
 /* The texts a page points to. */
 typedef struct texts {
     char title[96], subtitle[256], how[640], link[256], ranks[64], kernel[64], device[256];
-    char predicted[FO_MEASURE_POINTS][640], point[FO_MEASURE_POINTS][64];
     fo_page_row rows[FO_MEASURE_POINTS * FO_MEASURE_STRATEGIES];
     fo_measure_facts facts;
 } texts;
@@ -48,6 +47,7 @@ static int fill_rows(const fo_measure_bench *b, fo_page_row *rows)
                 .exposed_ms = row->exposed_ms,
                 .bound_ms = row->samples ? r->bound_ms : NAN,
                 .gap_pct = row->gap_pct,
+                .predicted_ms = row->predicted_ms,
                 .bits = row->samples ? row->bits : -1,
                 .note = *note ? note : NULL,
             };
@@ -71,25 +71,6 @@ static void fill_how(const fo_measure_bench *b, const fo_measure_result *r, text
              b->options->repeat);
 }
 
-/* "none 45.1 ms (-0.2 %), flash 30.1 ms (+0.4 %)": how far the simulator was off. */
-static void fill_predictions(const fo_measure_bench *b, texts *t)
-{
-    for (int p = 0; p < b->point_count; p++) {
-        const fo_measure_result *r = &b->results[p];
-        char *text = t->predicted[p];
-        size_t size = sizeof t->predicted[p], used = 0;
-        for (int s = 0; s < b->strategy_count && used < size; s++)
-            if (isfinite(r->rows[s].error_pct))
-                used += (size_t)snprintf(text + used, size - used, "%s%s %.3g ms (%+.1f %%)",
-                                         used ? ", " : "", b->strategies[s].name,
-                                         r->rows[s].predicted_ms, r->rows[s].error_pct);
-        snprintf(t->point[p], sizeof t->point[p], "predicted%s%s", r->label[0] ? ", " : "",
-                 r->label);
-        if (used)
-            fo_measure_facts_add(&t->facts, t->point[p], text);
-    }
-}
-
 static void fill_facts(const fo_measure_bench *b, const fo_measure_result *r, texts *t)
 {
     fo_measure_facts_machine(&t->facts);
@@ -103,7 +84,6 @@ static void fill_facts(const fo_measure_bench *b, const fo_measure_result *r, te
         fo_device_print(&r->device, t->device, sizeof t->device);
         fo_measure_facts_add(&t->facts, "emulated device", t->device);
     }
-    fill_predictions(b, t);
 }
 
 static fo_status write_page(const fo_measure_bench *b, int first, const fo_timeline_part *parts,

@@ -199,10 +199,23 @@ static int time_decimals(const fo_page *page)
     return largest >= 1000 ? 1 : largest >= 10 ? 2 : largest >= 1 ? 3 : 4;
 }
 
+static bool predicted(const fo_page_row *row)
+{
+    return measured(row) && isfinite(row->predicted_ms) && row->predicted_ms > 0;
+}
+
+bool fo_trace_page_predicts(const fo_page *page)
+{
+    bool any = false;
+    for (int i = 0; i < page->row_count; i++)
+        any = any || predicted(&page->rows[i]);
+    return any && !page->simulated;
+}
+
 /* Of the table: without bits, where nothing was computed. */
 static int columns(const fo_page *page)
 {
-    return page->simulated ? 7 : 8;
+    return page->simulated ? 7 : fo_trace_page_predicts(page) ? 9 : 8;
 }
 
 static void put_cell(fo_trace_out *out, double value, int decimals)
@@ -233,6 +246,22 @@ static void put_t(fo_trace_out *out, const fo_page_row *row, bool simulated, int
     fo_trace_put(out, "</span></td>");
 }
 
+/* With how far it is from T. */
+static void put_prediction(fo_trace_out *out, const fo_page_row *row, int decimals)
+{
+    if (!predicted(row)) {
+        fo_trace_put(out, "<td>–</td>");
+        return;
+    }
+    fo_trace_put(out, "<td>");
+    fo_trace_put_figure(out, row->predicted_ms, decimals);
+    double error = 100 * (row->predicted_ms / row->t_ms - 1);
+    fo_trace_put(out,
+                 error < 0 ? " <span class=\"spread error\">" : " <span class=\"spread error\">+");
+    fo_trace_put_figure(out, error, 1);
+    fo_trace_put(out, " %</span></td>");
+}
+
 static void put_row(fo_trace_out *out, const fo_page *page, int index, bool best, int decimals)
 {
     const fo_page_row *row = &page->rows[index];
@@ -246,6 +275,8 @@ static void put_row(fo_trace_out *out, const fo_page *page, int index, bool best
         return;
     }
     put_t(out, row, page->simulated, decimals);
+    if (fo_trace_page_predicts(page))
+        put_prediction(out, row, decimals);
     put_cell(out, row->ect_ms, decimals);
     put_cell(out, row->hidden_pct, 1);
     put_cell(out, row->exposed_ms, decimals);
@@ -293,7 +324,12 @@ void fo_trace_page_table(fo_trace_out *out, const fo_page *page)
              "<table class=\"figures\">\n<thead><tr><th scope=\"col\">strategy</th>"
              "<th scope=\"col\">T ms");
     fo_trace_put(out, page->simulated ? "" : " <span class=\"spread\">low to high</span>");
-    fo_trace_put(out, "</th><th scope=\"col\">ECT ms</th><th scope=\"col\">hidden %</th>"
+    fo_trace_put(out, "</th>");
+    fo_trace_put(out, fo_trace_page_predicts(page)
+                          ? "<th scope=\"col\">predicted ms <span class=\"spread error\">"
+                            "error</span></th>"
+                          : "");
+    fo_trace_put(out, "<th scope=\"col\">ECT ms</th><th scope=\"col\">hidden %</th>"
                       "<th scope=\"col\">exposed ms</th><th scope=\"col\">bound ms</th>"
                       "<th scope=\"col\">gap %</th>");
     fo_trace_put(out, page->simulated ? "" : "<th scope=\"col\">bits</th>");

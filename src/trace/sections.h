@@ -15,6 +15,9 @@ void fo_trace_page_headline(fo_trace_out *out, const fo_page *page);
 void fo_trace_page_table(fo_trace_out *out, const fo_page *page);
 void fo_trace_page_bars(fo_trace_out *out, const fo_page *page);
 
+/* Whether predictions stand beside what was measured. */
+bool fo_trace_page_predicts(const fo_page *page);
+
 /* The next row of the point that rows[first] begins, after `row`; row_count when there is none. */
 int fo_trace_page_next(const fo_page *page, int first, int row);
 /* The first row of the next point; begins with row -1. row_count when there is none. */

@@ -14,7 +14,7 @@ fo_status fo_train_compare_check_files(const fo_train_options *options)
 
 /* What a page points to. */
 typedef struct texts {
-    char title[96], subtitle[256], how[640], link[192], ranks[96], steps[64], predicted[640];
+    char title[96], subtitle[256], how[640], link[192], ranks[96], steps[64];
     fo_page_row rows[FO_TRAIN_STRATEGIES];
     fo_page_curve curves[FO_TRAIN_STRATEGIES];
     fo_timeline_part parts[FO_TRAIN_STRATEGIES];
@@ -37,25 +37,13 @@ static void fill_rows(const fo_train_comparison *c, const fo_train_row *rows, te
             .exposed_ms = r->exposed_ms,
             .bound_ms = r->alone_ms,
             .gap_pct = 100 * (r->t_ms / r->alone_ms - 1),
+            .predicted_ms = r->predicted_ms,
             .bits = r->equal,
         };
         t->curves[i - 1] = (fo_page_curve){w->overlap, w->losses, c->steps};
         if (w->timeline)
             t->parts[t->parts_count++] = (fo_timeline_part){w->overlap, w->timeline};
     }
-}
-
-/* "none 45.1 ms (-0.2 %), flash 30.1 ms (+0.4 %)" */
-static void fill_predicted(const fo_train_comparison *c, const fo_train_row *rows, texts *t)
-{
-    size_t size = sizeof t->predicted, used = 0;
-    for (int i = 1; i < c->count && used < size; i++)
-        if (isfinite(rows[i].error_pct))
-            used += (size_t)snprintf(t->predicted + used, size - used, "%s%s %.4g ms (%+.1f %%)",
-                                     used ? ", " : "", c->ways[i].overlap, rows[i].predicted_ms,
-                                     rows[i].error_pct);
-    if (!used)
-        snprintf(t->predicted, size, "nothing");
 }
 
 static bool all_equal(const fo_train_comparison *c, const fo_train_row *rows)
@@ -97,7 +85,6 @@ static fo_status write_page(const fo_train_comparison *c, texts *t)
     const fo_page_fact facts[] = {{"ranks", t->ranks},
                                   {"link", t->link},
                                   {"steps", t->steps},
-                                  {"predicted", t->predicted},
                                   {"data", o->data}};
     fo_page page = {.title = t->title,
                     .subtitle = t->subtitle,
@@ -126,7 +113,6 @@ fo_status fo_train_compare_write_files(const fo_train_comparison *c, const fo_tr
         return fo_base_error(FO_NO_MEMORY, "no memory for the report");
     fill_rows(c, rows, t);
     fill_texts(c, rows, t);
-    fill_predicted(c, rows, t);
     const char *note = c->link.bytes_per_s > 0 ? "emulated link" : "this machine's memory";
     fo_status status =
         o->trace ? fo_trace_timeline_write(t->parts, t->parts_count, note, o->trace) : FO_OK;

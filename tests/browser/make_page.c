@@ -169,6 +169,7 @@ static int fill_rows(fo_page_row *rows, const fo_timeline *timelines)
                                .t_low_ms = t * 0.991,
                                .t_high_ms = t * 1.017,
                                .compute_ms = compute,
+                               .predicted_ms = t * (1 + 0.002 * s),
                                .ect_ms = lost,
                                .hidden_pct = 100 * (1 - ect[s] / ect[0]),
                                .exposed_ms = lost * 0.83,

@@ -23,7 +23,7 @@ expect_code 0
 [ "$(head -n 1 "$work/.out" | tr , '\n' | grep -c predicted)" -eq 3 ] || fail "$command_line: no column: $out"
 run bench column "${small[@]}" --backward --transport self --overlap none,auto --report "$work/page.html"
 expect_code 0
-grep -q 'predicted' "$work/page.html" || fail "$command_line: the page has no prediction"
+grep -q 'predicted ms <span' "$work/page.html" || fail "$command_line: the page has no prediction"
 
 # what is emulated is known without measuring; a link that takes no time is not worth a slice
 run bench row --rows 4096 --ranks 4 --emulate 10ms,launch=20us --repeat 2 --overlap none,auto

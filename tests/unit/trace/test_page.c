@@ -8,11 +8,11 @@
 #include "trace/page.h"
 
 static const fo_page_row rows[] = {
-    {"a", "none", 122.31, 121.02, 125.55, 77.04, 45.27, 0.0, 44.11, 78.21, 56.4, 1, NULL},
-    {"a", "flash", 78.62, 78.13, 79.48, 77.04, 1.58, 96.5, 0.83, 78.21, 0.5, 1, NULL},
-    {"b", "none", 61.23, NAN, NAN, NAN, NAN, NAN, 21.07, NAN, NAN, -1, NULL},
-    {"b", "slice:4", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, -1, "too few rows"},
-    {"b", "flash", 70.04, 69.01, 71.02, 71.06, -1.02, 103.4, 0.0, 66.05, 6.1, 0, NULL},
+    {"a", "none", 122.31, 121.02, 125.55, 77.04, 45.27, 0.0, 44.11, 78.21, 56.4, 1, NULL, 0},
+    {"a", "flash", 78.62, 78.13, 79.48, 77.04, 1.58, 96.5, 0.83, 78.21, 0.5, 1, NULL, 0},
+    {"b", "none", 61.23, NAN, NAN, NAN, NAN, NAN, 21.07, NAN, NAN, -1, NULL, 0},
+    {"b", "slice:4", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, -1, "too few rows", 0},
+    {"b", "flash", 70.04, 69.01, 71.02, 71.06, -1.02, 103.4, 0.0, 66.05, 6.1, 0, NULL, 0},
 };
 
 static const char *const names[] = {"mlp in", "mlp out", hostile};
@@ -122,6 +122,34 @@ static void test_figures(void **state)
     free(text);
 }
 
+/* Predictions stand beside what was measured, where there are any. */
+static void test_predictions(void **state)
+{
+    (void)state;
+    fo_page_row some[sizeof rows / sizeof rows[0]];
+    fo_page page = whole_page();
+    char *text = written(&page);
+    assert_null(strstr(text, "redicted"));
+    free(text);
+    memcpy(some, rows, sizeof rows);
+    some[0].predicted_ms = 125.0;
+    some[1].predicted_ms = 77.0;
+    some[2].predicted_ms = NAN;
+    some[3].predicted_ms = 50.0; /* not measured */
+    page.rows = some;
+    text = written(&page);
+    expect(text, "<th scope=\"col\">predicted ms <span class=\"spread error\">error</span></th>");
+    expect(text, "to 125.55</span></td><td>125.00 <span class=\"spread error\">+2.2 %</span></td>"
+                 "<td>45.27</td>");
+    expect(text, "to 79.48</span></td><td>77.00 <span class=\"spread error\">−2.1 %</span></td>");
+    expect(text, "<td>61.23 <span class=\"spread\">–</span></td><td>–</td><td>–</td>");
+    expect(text, "<td colspan=\"8\" class=\"note\">too few rows</td>");
+    expect(text, "<dt>Predicted</dt>");
+    assert_int_equal(count(text, " %</span></td><td>"), 2);
+    check_numbers(text);
+    free(text);
+}
+
 /* Emulated and interrupted runs say so, above all figures. */
 static void test_warnings(void **state)
 {
@@ -210,8 +238,8 @@ static void test_empty_parts(void **state)
     const fo_timeline no_events = {.ranks = 2};
     const fo_timeline_part parts[] = {{"none", &no_events}, {"flash", NULL}};
     const fo_page_curve curves[] = {{"none", NULL, 0}, {"flash", loss_a, 1}};
-    const fo_page_row unmeasured = {"a", "flash", NAN, NAN, NAN, NAN, NAN,
-                                    NAN, NAN,     NAN, NAN, -1,  NULL};
+    const fo_page_row unmeasured = {"a", "flash", NAN, NAN, NAN, NAN,  NAN,
+                                    NAN, NAN,     NAN, NAN, -1,  NULL, 0};
     const fo_page page = {.rows = &unmeasured,
                           .row_count = 1,
                           .timelines = parts,
@@ -291,10 +319,11 @@ static void test_unwritable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figures),     cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_hostile),     cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_empty_parts), cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_headlines),   cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_figures),    cmocka_unit_test(test_predictions),
+        cmocka_unit_test(test_warnings),   cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_empty),      cmocka_unit_test(test_empty_parts),
+        cmocka_unit_test(test_losses),     cmocka_unit_test(test_headlines),
+        cmocka_unit_test(test_unwritable),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
