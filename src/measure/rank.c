@@ -6,7 +6,7 @@
 #include "measure/result.h"
 #include "train/train.h"
 
-static const fo_measure_strategy reference = {.name = "none", .overlap = "none"};
+static const fo_schedule_spelled reference = {.name = "none", .overlap = "none"};
 
 /* Everyone's status. When only some ranks failed, they no longer agree on what comes next: *mixed. */
 static fo_status settle(fo_group *group, fo_status mine, bool *mixed)

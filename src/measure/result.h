@@ -47,7 +47,7 @@ typedef struct fo_measure_bench {
     const fo_bench_options *options;
     const fo_measure_family *family;
     FILE *out;
-    fo_measure_strategy strategies[FO_MEASURE_STRATEGIES];
+    fo_schedule_spelled strategies[FO_MEASURE_STRATEGIES];
     int strategy_count;
     fo_measure_point points[FO_MEASURE_POINTS];
     int point_count;

@@ -234,7 +234,7 @@ static double predicted_ms(const runner *r, int s)
 /* Compared with the first strategy that adds in the same order; -1: there is nothing to compare. */
 static int same_bits(const runner *r, int s)
 {
-    const fo_measure_strategy *strategies = r->rank.bench->strategies;
+    const fo_schedule_spelled *strategies = r->rank.bench->strategies;
     int sums = fo_measure_spelling_sums(&strategies[s]), like = 0;
     if (r->rank.setup.emulated || sums < 0)
         return -1;

@@ -7,25 +7,13 @@
 #define FO_MEASURE_SUBJECT_H
 
 #include "flashoverlap/bench.h"
+#include "schedule/spelling.h"
 
 /* One point of a sweep. */
 typedef struct fo_measure_point {
     int64_t batch, context; /* 0 when only rows were given */
     int64_t rows;
 } fo_measure_point;
-
-typedef enum fo_measure_form {
-    FO_MEASURE_WHOLE, /* the operation as it is meant to run */
-    FO_MEASURE_APART, /* "+apart": its operators one after the other */
-    FO_MEASURE_ROW,   /* "+row": attention before the out-projection's program */
-    FO_MEASURE_FORMS
-} fo_measure_form;
-
-typedef struct fo_measure_strategy {
-    char name[40];    /* as spelled: "flash+apart" */
-    char overlap[32]; /* "flash" */
-    fo_measure_form form;
-} fo_measure_strategy;
 
 /* What follows from the options alone, for the rank that has most. */
 typedef struct fo_measure_sizes {
@@ -58,7 +46,7 @@ typedef struct fo_measure_family {
     const char *about;          /* "all-gather, fc1, GELU, fc2, reduce-scatter" */
     const char *about_backward; /* NULL where there is none */
     bool has_backward, has_sequences;
-    unsigned forms, forms_backward; /* bit fo_measure_form */
+    unsigned forms, forms_backward; /* bit fo_schedule_form */
     /* FO_INVALID: a size that can't be done. */
     fo_status (*check)(const fo_bench_options *, const fo_measure_point *);
     void (*sizes)(const fo_bench_options *, const fo_measure_point *, fo_measure_sizes *);
@@ -68,7 +56,7 @@ typedef struct fo_measure_family {
     /* Collective, after all ranks opened it; NULL: nothing to do. */
     fo_status (*prepare)(void *family);
     void (*close)(void *family); /* NULL is fine */
-    fo_status (*create)(void *family, const fo_measure_strategy *, void **subject);
+    fo_status (*create)(void *family, const fo_schedule_spelled *, void **subject);
     void (*destroy)(void *subject);
 
     fo_status (*execute)(void *subject);

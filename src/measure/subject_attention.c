@@ -193,7 +193,7 @@ static void backward_outputs(const attention *a, fo_measure_plans *plans)
     fo_measure_plans_output(plans, a->db, a->dim, FO_F32, true);
 }
 
-static fo_status create(void *family, const fo_measure_strategy *strategy, void **subject)
+static fo_status create(void *family, const fo_schedule_spelled *strategy, void **subject)
 {
     const attention *a = family;
     bool backward = a->setup->options->backward;
@@ -201,7 +201,7 @@ static fo_status create(void *family, const fo_measure_strategy *strategy, void 
     if (!plans)
         return fo_base_error(FO_NO_MEMORY, "no memory for a plan");
     fo_plan_desc desc = describe(a, backward ? FO_ATTENTION_BACKWARD : FO_ATTENTION_FORWARD,
-                                 strategy->overlap, strategy->form == FO_MEASURE_ROW);
+                                 strategy->overlap, strategy->form == FO_SCHEDULE_ROW);
     fo_plan_args args = arguments(a, backward);
     fo_status status = fo_measure_plans_add(plans, a->setup->group, &desc, &args);
     if (status != FO_OK) {
@@ -229,8 +229,8 @@ const fo_measure_family fo_measure_family_attention = {
     .about_backward = "all-gather, gradients of the projection and of attention",
     .has_backward = true,
     .has_sequences = true,
-    .forms = 1 << FO_MEASURE_ROW,
-    .forms_backward = 1 << FO_MEASURE_ROW,
+    .forms = 1 << FO_SCHEDULE_ROW,
+    .forms_backward = 1 << FO_SCHEDULE_ROW,
     .check = check,
     .sizes = sizes,
     .open = open_attention,

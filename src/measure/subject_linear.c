@@ -141,7 +141,7 @@ static fo_status open_column(const fo_measure_setup *setup, void **family)
     return open_linear(setup, true, family);
 }
 
-static fo_status create(void *family, const fo_measure_strategy *strategy, void **subject)
+static fo_status create(void *family, const fo_schedule_spelled *strategy, void **subject)
 {
     linear *l = family;
     fo_measure_plans *plans = calloc(1, sizeof *plans);
@@ -150,7 +150,7 @@ static fo_status create(void *family, const fo_measure_strategy *strategy, void 
     fo_plan_desc desc = l->desc;
     desc.overlap = strategy->overlap;
     fo_status status = FO_OK;
-    if (strategy->form == FO_MEASURE_APART) {
+    if (strategy->form == FO_SCHEDULE_APART) {
         desc.op = FO_COLUMN_DGRAD;
         status = fo_measure_plans_add(plans, l->setup->group, &desc, &l->args);
         desc.op = FO_COLUMN_WGRAD;
@@ -197,7 +197,7 @@ const fo_measure_family fo_measure_family_column = {
     .about = "all-gather, [rows, dim] . [dim, ffn/N]",
     .about_backward = "dgrad of [dim, ffn/N], reduce-scatter; all-gather, wgrad",
     .has_backward = true,
-    .forms_backward = 1 << FO_MEASURE_APART,
+    .forms_backward = 1 << FO_SCHEDULE_APART,
     .check = check,
     .sizes = column_sizes,
     .open = open_column,

@@ -124,10 +124,10 @@ static fo_status add(const mlp *m, fo_measure_plans *plans, fo_op op, const char
     return fo_measure_plans_add(plans, m->setup->group, &desc, args);
 }
 
-static fo_status add_forward(const mlp *m, fo_measure_plans *plans, const fo_measure_strategy *s)
+static fo_status add_forward(const mlp *m, fo_measure_plans *plans, const fo_schedule_spelled *s)
 {
     fo_status status;
-    if (s->form == FO_MEASURE_WHOLE) {
+    if (s->form == FO_SCHEDULE_WHOLE) {
         status = add(m, plans, FO_MLP_FORWARD, s->overlap,
                      &(fo_plan_args){.x = m->x,
                                      .w = m->w1,
@@ -151,7 +151,7 @@ static fo_status add_forward(const mlp *m, fo_measure_plans *plans, const fo_mea
     return status;
 }
 
-static fo_status add_backward(const mlp *m, fo_measure_plans *plans, const fo_measure_strategy *s)
+static fo_status add_backward(const mlp *m, fo_measure_plans *plans, const fo_schedule_spelled *s)
 {
     fo_plan_args second = {.x = m->act,
                            .w = m->w2,
@@ -163,7 +163,7 @@ static fo_status add_backward(const mlp *m, fo_measure_plans *plans, const fo_me
     fo_plan_args first = {
         .x = m->x, .w = m->w1, .dy = m->dact, .dx = m->dx, .dw = m->dw1, .db = m->db1};
     fo_status status = add(m, plans, FO_ROW_BACKWARD, s->overlap, &second);
-    if (status == FO_OK && s->form == FO_MEASURE_WHOLE) {
+    if (status == FO_OK && s->form == FO_SCHEDULE_WHOLE) {
         status = add(m, plans, FO_COLUMN_BACKWARD, s->overlap, &first);
     } else if (status == FO_OK) {
         status = add(m, plans, FO_COLUMN_DGRAD, s->overlap, &first);
@@ -179,7 +179,7 @@ static fo_status add_backward(const mlp *m, fo_measure_plans *plans, const fo_me
     return status;
 }
 
-static fo_status create(void *family, const fo_measure_strategy *strategy, void **subject)
+static fo_status create(void *family, const fo_schedule_spelled *strategy, void **subject)
 {
     const mlp *m = family;
     fo_measure_plans *plans = calloc(1, sizeof *plans);
@@ -200,8 +200,8 @@ const fo_measure_family fo_measure_family_mlp = {
     .about = "all-gather, fc1, GELU, fc2, reduce-scatter",
     .about_backward = "all-gather, gradients of fc2, GELU and fc1, reduce-scatter; all-gather",
     .has_backward = true,
-    .forms = 1 << FO_MEASURE_APART,
-    .forms_backward = 1 << FO_MEASURE_APART,
+    .forms = 1 << FO_SCHEDULE_APART,
+    .forms_backward = 1 << FO_SCHEDULE_APART,
     .check = check,
     .sizes = sizes,
     .open = open_mlp,

@@ -146,7 +146,7 @@ static void destroy(void *subject)
     free(m);
 }
 
-static fo_status create(void *family, const fo_measure_strategy *strategy, void **subject)
+static fo_status create(void *family, const fo_schedule_spelled *strategy, void **subject)
 {
     const tokens *t = family;
     model *m = calloc(1, sizeof *m);

@@ -16,6 +16,9 @@ enum { EXACT = 16, RANKS = 8192 };
 /* Less than that is not worth another strategy. */
 static const double margin = 0.01;
 
+/* A rank that is slower, or by as much faster, is none. */
+static const double slowest = 1e-3;
+
 void fo_simulate_defaults(fo_simulate_options *options)
 {
     *options = (fo_simulate_options){.ranks = 8,
@@ -36,10 +39,10 @@ static fo_status check_speeds(const fo_simulate_options *o)
     if (o->slow_rank < -1 || o->slow_rank >= o->ranks)
         return fo_base_error(FO_INVALID, "--slow-rank names rank %d of %d, expected 0 to %d",
                              o->slow_rank, o->ranks, o->ranks - 1);
-    if (o->slow_rank >= 0 && !(o->slow_speed > 0 && o->slow_speed <= 1000))
+    if (o->slow_rank >= 0 && !(o->slow_speed >= slowest && o->slow_speed <= 1 / slowest))
         return fo_base_error(FO_INVALID,
-                             "--slow-rank gives a speed of %g, expected more than 0, such as 0.8",
-                             o->slow_speed);
+                             "--slow-rank gives a speed of %g, expected %g to %g, such as 0.8",
+                             o->slow_speed, slowest, 1 / slowest);
     return FO_OK;
 }
 
@@ -86,8 +89,18 @@ static fo_status read_strategies(fo_planner_simulation *s)
     snprintf(list, sizeof list, "none,slice:2,slice:4,slice:8,ring,%s,direct%s",
              o->backward ? "flash:1,flash" : "flash,flash:2",
              s->nodes > 1 && s->nodes < o->ranks ? ",hier" : "");
-    return fo_planner_simulate_spelling(o->overlap ? o->overlap : list, s->subject, o->backward,
-                                        s->strategies, &s->count);
+    fo_status status =
+        fo_schedule_spelling_read(o->overlap ? o->overlap : list, s->subject->name, o->backward,
+                                  o->backward ? s->subject->forms_backward : s->subject->forms,
+                                  s->strategies, FO_PLANNER_STRATEGIES, &s->count);
+    for (int i = 0; status == FO_OK && i < s->count; i++)
+        if (s->strategies[i].kind == FO_STRATEGY_LIBRARY)
+            status = fo_base_error(FO_INVALID,
+                                   "--overlap '%s' leaves its messages to a library's own "
+                                   "collectives and has no program to simulate; expected one that "
+                                   "has, such as none or slice:4",
+                                   s->strategies[i].overlap);
+    return status;
 }
 
 /* A profile of a device that multiplies one type says nothing of the other. */
@@ -140,15 +153,16 @@ static fo_status choose(const fo_planner_simulation *s, const fo_plan_desc *desc
 }
 
 fo_status fo_planner_simulate_operations(const fo_planner_simulation *s,
-                                         const fo_planner_strategy *strategy,
+                                         const fo_schedule_spelled *strategy,
                                          fo_planner_operations *o)
 {
     fo_status status = FO_OK;
-    o->count =
-        fo_planner_simulate_subject_operations(s->options, s->subject, strategy->shape,
-                                               strategy->automatic ? "none" : strategy->overlap,
-                                               o->descs);
-    for (int i = 0; strategy->automatic && status == FO_OK && i < o->count; i++) {
+    o->count = fo_planner_simulate_subject_operations(s->options, s->subject, strategy->form,
+                                                      strategy->kind == FO_STRATEGY_AUTO
+                                                          ? "none"
+                                                          : strategy->overlap,
+                                                      o->descs);
+    for (int i = 0; strategy->kind == FO_STRATEGY_AUTO && status == FO_OK && i < o->count; i++) {
         status = choose(s, &o->descs[i], o->overlaps[i]);
         o->descs[i].overlap = o->overlaps[i];
     }
@@ -233,7 +247,7 @@ static fo_status run_parts(const fo_planner_simulation *s, const fo_planner_oper
 }
 
 /* What can't be done is a row with a note; only memory and the like end all. */
-static fo_status run_strategy(const fo_planner_simulation *s, const fo_planner_strategy *strategy,
+static fo_status run_strategy(const fo_planner_simulation *s, const fo_schedule_spelled *strategy,
                               bool draw, fo_planner_row *row)
 {
     row->ect_s = row->hidden_pct = row->gap_pct = row->faster_pct = NAN;
@@ -243,7 +257,8 @@ static fo_status run_strategy(const fo_planner_simulation *s, const fo_planner_s
     fo_planner_operations operations;
     fo_status status = fo_planner_simulate_operations(s, strategy, &operations);
     size_t used = 0;
-    for (int i = 0; status == FO_OK && strategy->automatic && i < operations.count; i++)
+    for (int i = 0; status == FO_OK && strategy->kind == FO_STRATEGY_AUTO && i < operations.count;
+         i++)
         used += (size_t)snprintf(row->chosen + used, sizeof row->chosen - used, "%s%s",
                                  i ? ", " : "", operations.overlaps[i]);
     if (status == FO_OK)
@@ -282,7 +297,7 @@ static void find_best(fo_planner_simulation *s)
 }
 
 /* --link auto: and --transfer: how fast the link is follows from what travels. */
-static fo_status choose_link(fo_planner_simulation *s, const fo_planner_strategy *none)
+static fo_status choose_link(fo_planner_simulation *s, const fo_schedule_spelled *none)
 {
     const fo_simulate_options *o = s->options;
     fo_planner_operations operations;
@@ -306,7 +321,7 @@ static fo_status choose_link(fo_planner_simulation *s, const fo_planner_strategy
 static fo_status run_all(fo_planner_simulation *s)
 {
     const fo_simulate_options *o = s->options;
-    const fo_planner_strategy none = {.name = "none", .overlap = "none"};
+    const fo_schedule_spelled none = {.name = "none", .overlap = "none"};
     bool draw = o->trace || o->report;
     fo_status status = choose_link(s, &none);
     if (status == FO_OK)

@@ -5,24 +5,18 @@
 #include "flashoverlap/simulate.h"
 #include "flashoverlap/trace.h"
 #include "planner/timeline.h"
+#include "schedule/spelling.h"
 #include "sim/operation.h"
 
 enum { FO_PLANNER_STRATEGIES = 16, FO_PLANNER_PARTS = 3 };
 
 /* ---- simulate_subject.c: what is simulated --------------------------------------------------------- */
 
-typedef enum fo_planner_shape {
-    FO_PLANNER_WHOLE, /* the operation as it is meant to run */
-    FO_PLANNER_APART, /* "+apart": its operators one after the other */
-    FO_PLANNER_ROW,   /* "+row": attention before the out-projection's program */
-    FO_PLANNER_SHAPES
-} fo_planner_shape;
-
 typedef struct fo_planner_subject {
     const char *name;
     const char *about, *about_backward;
     bool has_sequences;
-    unsigned shapes, shapes_backward; /* bit fo_planner_shape, beside the whole */
+    unsigned forms, forms_backward; /* bit fo_schedule_form, beside the whole */
 } fo_planner_subject;
 
 /* NULL when unknown. */
@@ -37,23 +31,9 @@ int64_t fo_planner_simulate_subject_features(const fo_simulate_options *options,
                                              const fo_planner_subject *subject);
 /* The operations that follow each other, of the rank that has most; returns how many. `overlap` stays the caller's. */
 int fo_planner_simulate_subject_operations(const fo_simulate_options *options,
-                                           const fo_planner_subject *subject,
-                                           fo_planner_shape shape, const char *overlap,
+                                           const fo_planner_subject *subject, fo_schedule_form form,
+                                           const char *overlap,
                                            fo_plan_desc descs[FO_PLANNER_PARTS]);
-
-/* ---- simulate_spelling.c: strategies as people type them -------------------------------------------- */
-
-typedef struct fo_planner_strategy {
-    char name[40];    /* as spelled: "flash+apart" */
-    char overlap[32]; /* "flash" */
-    fo_planner_shape shape;
-    bool automatic; /* "auto": the best for every operation */
-} fo_planner_strategy;
-
-/* "none,slice:4,flash+apart" -> at most FO_PLANNER_STRATEGIES. FO_INVALID: a word that is no strategy or has no
- * program, or a form that this subject does not have. */
-fo_status fo_planner_simulate_spelling(const char *list, const fo_planner_subject *subject,
-                                       bool backward, fo_planner_strategy *strategies, int *count);
 
 /* ---- simulate.c ------------------------------------------------------------------------------------- */
 
@@ -73,7 +53,7 @@ typedef struct fo_planner_simulation {
     int nodes;
     int64_t rows;
     double *speed; /* [ranks]; NULL: equal */
-    fo_planner_strategy strategies[FO_PLANNER_STRATEGIES];
+    fo_schedule_spelled strategies[FO_PLANNER_STRATEGIES];
     fo_planner_row results[FO_PLANNER_STRATEGIES];
     int count;
     fo_planner_row none; /* `none` in whole form, whether it is listed or not */
@@ -88,7 +68,7 @@ typedef struct fo_planner_operations {
     int count;
 } fo_planner_operations;
 fo_status fo_planner_simulate_operations(const fo_planner_simulation *s,
-                                         const fo_planner_strategy *strategy,
+                                         const fo_schedule_spelled *strategy,
                                          fo_planner_operations *operations);
 /* One of them as the simulator takes it. */
 fo_sim_operation fo_planner_simulate_operation(const fo_planner_simulation *s,

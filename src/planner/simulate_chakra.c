@@ -22,7 +22,7 @@ typedef struct durations {
 
 typedef struct exporter {
     const fo_planner_simulation *s;
-    const fo_planner_strategy *strategy;
+    const fo_schedule_spelled *strategy;
     fo_sim_machine machine; /* without what messages do to computation: the replay has its own */
     durations parts[FO_PLANNER_PARTS];
     const char *names[FO_PLANNER_PARTS];

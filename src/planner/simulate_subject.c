@@ -11,18 +11,18 @@ static const fo_planner_subject subjects[] = {
     {.name = "column",
      .about = "all-gather, [rows, dim] . [dim, ffn/N]",
      .about_backward = "dgrad of [dim, ffn/N], reduce-scatter; all-gather, wgrad",
-     .shapes_backward = 1 << FO_PLANNER_APART},
+     .forms_backward = 1 << FO_SCHEDULE_APART},
     {.name = "mlp",
      .about = "all-gather, fc1, GELU, fc2, reduce-scatter",
      .about_backward = "all-gather, gradients of fc2, GELU and fc1, reduce-scatter; all-gather",
-     .shapes = 1 << FO_PLANNER_APART,
-     .shapes_backward = 1 << FO_PLANNER_APART},
+     .forms = 1 << FO_SCHEDULE_APART,
+     .forms_backward = 1 << FO_SCHEDULE_APART},
     {.name = "attention",
      .about = "attention and its projection, reduce-scatter",
      .about_backward = "all-gather, gradients of the projection and of attention",
      .has_sequences = true,
-     .shapes = 1 << FO_PLANNER_ROW,
-     .shapes_backward = 1 << FO_PLANNER_ROW},
+     .forms = 1 << FO_SCHEDULE_ROW,
+     .forms_backward = 1 << FO_SCHEDULE_ROW},
 };
 
 const fo_planner_subject *fo_planner_simulate_subject_find(const char *name)
@@ -185,16 +185,16 @@ static int mlp_operations(const fo_simulate_options *o, bool apart, const char *
 }
 
 int fo_planner_simulate_subject_operations(const fo_simulate_options *o,
-                                           const fo_planner_subject *subject,
-                                           fo_planner_shape shape, const char *overlap,
+                                           const fo_planner_subject *subject, fo_schedule_form form,
+                                           const char *overlap,
                                            fo_plan_desc descs[FO_PLANNER_PARTS])
 {
     int64_t features = fo_planner_simulate_subject_features(o, subject);
-    bool apart = shape == FO_PLANNER_APART;
+    bool apart = form == FO_SCHEDULE_APART;
     if (!strcmp(subject->name, "mlp"))
         return mlp_operations(o, apart, overlap, features, descs);
     if (!strcmp(subject->name, "attention")) {
-        descs[0] = attention(o, overlap, shape == FO_PLANNER_ROW);
+        descs[0] = attention(o, overlap, form == FO_SCHEDULE_ROW);
         return 1;
     }
     if (!strcmp(subject->name, "row")) {

@@ -104,22 +104,22 @@ static void efficiencies(void **state)
 static void strategies_are_read(void **state)
 {
     (void)state;
-    fo_measure_strategy s[FO_MEASURE_STRATEGIES];
+    fo_schedule_spelled s[FO_MEASURE_STRATEGIES];
     int count;
     assert_int_equal(fo_measure_spelling_strategies("none,slice:4+apart,flash",
                                                     &fo_measure_family_mlp, false, s, &count),
                      FO_OK);
     assert_int_equal(count, 3);
     assert_string_equal(s[0].name, "none");
-    assert_int_equal(s[0].form, FO_MEASURE_WHOLE);
+    assert_int_equal(s[0].form, FO_SCHEDULE_WHOLE);
     assert_string_equal(s[1].name, "slice:4+apart");
     assert_string_equal(s[1].overlap, "slice:4");
-    assert_int_equal(s[1].form, FO_MEASURE_APART);
+    assert_int_equal(s[1].form, FO_SCHEDULE_APART);
     assert_string_equal(s[2].overlap, "flash");
     assert_int_equal(fo_measure_spelling_strategies("flash:2+row", &fo_measure_family_attention,
                                                     true, s, &count),
                      FO_OK);
-    assert_int_equal(s[0].form, FO_MEASURE_ROW);
+    assert_int_equal(s[0].form, FO_SCHEDULE_ROW);
     assert_string_equal(s[0].overlap, "flash:2");
 }
 
@@ -145,7 +145,7 @@ static void bad_strategies_are_named(void **state)
         {"flash+apart", "step", false, "is no form of step"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fo_measure_strategy s[FO_MEASURE_STRATEGIES];
+        fo_schedule_spelled s[FO_MEASURE_STRATEGIES];
         int count;
         assert_int_equal(fo_measure_spelling_strategies(cases[i].list,
                                                         fo_measure_family_find(cases[i].family),
@@ -155,7 +155,7 @@ static void bad_strategies_are_named(void **state)
             fail_msg("'%s' gave: %s", cases[i].list, fo_last_error());
     }
     char many[FO_MEASURE_STRATEGIES * 9 + 10] = "";
-    fo_measure_strategy s[FO_MEASURE_STRATEGIES];
+    fo_schedule_spelled s[FO_MEASURE_STRATEGIES];
     int count;
     for (int i = 0; i <= FO_MEASURE_STRATEGIES; i++) {
         size_t used = strlen(many);
