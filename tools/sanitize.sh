@@ -15,7 +15,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cmake -S "$here/.." -B "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFO_SANITIZE="$1" >/dev/null
 cmake --build "$folder" -j "${JOBS:-2}"
 
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
+# memory that there isn't is an error of ours, with a sentence, and not the sanitizer's
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$here/lsan.supp:print_suppressions=0}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$here/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1}
