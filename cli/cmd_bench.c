@@ -5,8 +5,8 @@
 #include "cli.h"
 #include "command_line.h"
 #include "flashoverlap/bench.h"
-#include "flashoverlap/calibrate.h"
 #include "flashoverlap/job.h"
+#include "profile.h"
 
 /* A table in which nothing was measured is a failed run. */
 static int end(fo_status status, const fo_bench_result *result)
@@ -107,8 +107,7 @@ int cmd_bench(int argc, char **argv)
     o.link_ratio = link.ratio;
     if (predict)
         setenv("FLASHOVERLAP_PREDICT", "1", 1);
-    fo_status used = profile ? fo_profile_use(profile) : FO_OK;
-    if (used != FO_OK)
-        return cli_end("bench", used);
+    if (profile && !cli_profile("bench", profile, &code))
+        return code;
     return run(&o, transfer, json, csv, argc, argv);
 }

@@ -4,6 +4,7 @@
 
 #include "cli.h"
 #include "flashoverlap/search.h"
+#include "flashoverlap/trace.h"
 
 static const char *const recomputes[] = {"none", "selective", "full"};
 
@@ -28,8 +29,10 @@ static fo_status prepare(fo_search_options *o, const words *w)
 static fo_status run(const fo_search_options *o, const words *w)
 {
     static fo_search_result result; /* some 100 KB */
-    fo_status status = fo_search_run(o, &result);
     fo_plan_file file;
+    fo_status status = w->out ? fo_trace_check_path(w->out) : FO_OK; /* before the work */
+    if (status == FO_OK)
+        status = fo_search_run(o, &result);
     if (status == FO_OK && w->out) {
         fo_plan_file_make(&result.best[0], &file);
         status = fo_plan_file_write(&file, w->out);
@@ -65,7 +68,7 @@ int cmd_plan(int argc, char **argv)
         {CLI_INT, "tp", &o.step.tp, "N", "tensor-parallel ranks; 0: chosen", 0, 1 << 20},
         {CLI_INT, "dp", &o.step.dp, "N", "replicas; 0: chosen", 0, 1 << 20},
         {CLI_INT, "pp", &o.step.pp, "N", "pipeline stages; 0: chosen", 0, 1 << 20},
-        {CLI_INT, "interleave", &o.step.interleave, "N", "chunks of a stage; 0: chosen", 0, 1024},
+        {CLI_INT, "interleave", &o.step.interleave, "N", "chunks of a stage; 0: chosen", 0, 16},
         {CLI_INT64, "micro-batch", &o.step.micro_batch, "N", "sequences at a time; 0: chosen", 0,
          1e9},
         {CLI_WORD, "recompute", &w.recompute, "least|none|selective|full",

@@ -1,4 +1,5 @@
 /* flashoverlap simulate */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,8 @@ typedef struct given {
 } given;
 
 /* Options of one of the two; the other would not look at them. */
-static const char *const of_operations[] = {"backward", "rows",  "nodes", "threads", "order",
-                                            "link",     "outer", "trace", "report",  "chakra",
+static const char *const of_operations[] = {"backward", "rows",  "nodes",  "threads",
+                                            "order",    "trace", "report", "chakra",
                                             "transfer", "csv",   NULL};
 static const char *const of_steps[] = {"model",
                                        "layers",
@@ -58,12 +59,12 @@ static bool read_slow(const char *text, int *rank, double *speed)
 {
     char *end;
     long number = strtol(text, &end, 10);
-    if (end == text || *end != ':' || number < 0 || number > 1000000)
+    if (!isdigit((unsigned char)*text) || *end != ':' || number > 1000000)
         return false;
     const char *second = end + 1;
     *rank = (int)number;
     *speed = strtod(second, &end);
-    return end != second && !*end && *speed > 0 && *speed <= 1000;
+    return isdigit((unsigned char)*second) && !*end && *speed >= 1e-3 && *speed <= 1000;
 }
 
 static void take(int64_t *target, int64_t value)
@@ -83,7 +84,7 @@ static bool read_time(const char *text, double *seconds)
     cli_link time = {0};
     char as_link[64];
     snprintf(as_link, sizeof as_link, "1B/s,%s", text);
-    bool fine = cli_options_link(as_link, &time) && time.link.latency_s > 0;
+    bool fine = cli_options_link(as_link, &time) && time.link.latency_s >= 1e-12;
     *seconds = time.link.latency_s;
     return fine;
 }
@@ -140,6 +141,8 @@ static int run_step(fo_simulate_step_options *o, const given *g)
     s->model.context = s->context = g->context;
     take(&s->batch, g->batch);
     o->ranks = g->ranks;
+    o->link = g->link.link;
+    o->outer = g->outer.link;
     o->explain = g->explain;
     o->format = format_of(g);
     return cli_end("simulate", fo_simulate_step(o, stdout));
@@ -155,11 +158,18 @@ static int run(fo_simulate_options *o, fo_simulate_step_options *s, const given 
                          step ? "row, column, mlp and attention" : "step", g->subject);
     if (g->json && g->csv)
         return cli_usage("simulate", "--json and --csv were both given, expected one of them");
+    if (g->outer.ratio > 0 || (step && g->link.ratio > 0))
+        return cli_usage("simulate",
+                         "--%s auto: follows from one operation's one link, expected a speed, such "
+                         "as 50GB/s,5us",
+                         g->outer.ratio > 0 ? "outer" : "link");
     if (g->slow && !read_slow(g->slow, step ? &s->step.slow_rank : &o->slow_rank,
                               step ? &s->step.slow_speed : &o->slow_speed))
-        return cli_usage("simulate",
-                         "--slow-rank is '%s', expected a rank and its speed, such as 3:0.8",
-                         g->slow);
+        return cli_usage(
+            "simulate",
+            "--slow-rank is '%s', expected a rank and its speed, 0.001 to 1000, such as "
+            "3:0.8",
+            g->slow);
     return step ? run_step(s, g) : run_operation(o, g, argc, argv);
 }
 
@@ -194,6 +204,9 @@ int cmd_simulate(int argc, char **argv)
         {CLI_INT64, "dim", &g.dim, "N", "width", 1, 1e9},
         {CLI_INT64, "ffn", &g.ffn, "N", "hidden [2 or 4 dim]", 1, 1e9},
         {CLI_INT64, "heads", &g.heads, "N", "of attention", 1, 1e6},
+        {CLI_LINK, "link", &g.link, "LINK", "instead: 2GB/s,5us[,mesh]; auto:0.56 of computation",
+         0, 0},
+        {CLI_LINK, "outer", &g.outer, "LINK", "instead, between machines: 50GB/s,5us", 0, 0},
         {CLI_FLAG, "explain", &g.explain, NULL, "where time is lost", 0, 0},
         {CLI_FLAG, "json", &g.json, NULL, "for machines", 0, 0},
         {.type = CLI_SECTION, .name = "row, column, mlp, attention"},
@@ -201,9 +214,6 @@ int cmd_simulate(int argc, char **argv)
         {CLI_INT64, "rows", &o.rows, "N", "tokens, instead", 1, 1e12},
         {CLI_INT, "nodes", &o.nodes, "M", "machines; 0: profile's", 0, 1e6},
         {CLI_INT, "threads", &o.threads, "N", "of a rank; 0: all", 0, 4096},
-        {CLI_LINK, "link", &g.link, "LINK", "instead: 2GB/s,5us[,mesh]; auto:0.56 of computation",
-         0, 0},
-        {CLI_LINK, "outer", &g.outer, "LINK", "instead, between machines: 50GB/s,5us", 0, 0},
         {CLI_TEXT, "transfer", &g.transfer, "TIME", "of all, instead", 0, 0},
         {CLI_TEXT, "order", &o.order, "WORD", "straight, balanced", 0, 0},
         {CLI_FLAG, "csv", &g.csv, NULL, "a table", 0, 0},

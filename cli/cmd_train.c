@@ -4,8 +4,8 @@
 
 #include "cli.h"
 #include "command_line.h"
-#include "flashoverlap/calibrate.h"
 #include "flashoverlap/train.h"
+#include "profile.h"
 
 static void print_value(const char *name, double value, const char *end)
 {
@@ -50,7 +50,7 @@ int cmd_train(int argc, char **argv)
     fo_train_options o;
     fo_train_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
-    const char *strategies = NULL, *profile = NULL;
+    const char *strategies = NULL, *profile = NULL, *usual = o.overlap;
     bool json = false;
     int code;
     const cli_option options[] = {
@@ -116,9 +116,13 @@ int cmd_train(int argc, char **argv)
         return code;
     if (!o.data)
         return cli_usage("train", "--data is missing, expected a file to learn from: --data FILE");
-    fo_status used = profile ? fo_profile_use(profile) : FO_OK;
-    if (used != FO_OK)
-        return cli_end("train", used);
+    if (o.plan && o.overlap != usual)
+        return cli_usage("train",
+                         "--plan %s and --overlap %s both say how operations overlap, expected one "
+                         "of them; --compare LIST compares strategies under a plan's tp and dp",
+                         o.plan, o.overlap);
+    if (profile && !cli_profile("train", profile, &code))
+        return code;
     o.group.link = link.link;
     o.link_ratio = link.ratio;
     o.progress = json ? stderr : stdout;

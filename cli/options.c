@@ -146,9 +146,9 @@ static bool link_speed(const char *text, cli_link *link)
                                      0.125, 0.125e3, 0.125e6, 0.125e9, 0.125e12};
     if (!strncmp(text, "auto:", 5))
         return isdigit((unsigned char)text[5]) && real_number(text + 5, &link->ratio) &&
-               link->ratio > 0 && link->ratio <= 1000;
+               link->ratio >= 1e-6 && link->ratio <= 1000;
     return with_unit(text, units, factors, 10, &link->link.bytes_per_s) &&
-           link->link.bytes_per_s > 0;
+           link->link.bytes_per_s >= 1 && link->link.bytes_per_s <= 1e18;
 }
 
 static bool link_detail(const char *text, cli_link *link)

@@ -29,7 +29,7 @@ typedef struct fo_model_sizes {
 
 /* `word`: a preset ("gpt2", "gpt3-175b", "llama3-70b", ...) or the path of a Hugging Face config.json. FO_INVALID: an
  * unknown preset (the known ones are listed), or a field that is missing, negative, mis-typed or unknown, with its path
- * and a valid example. FO_FORMAT: the file is not JSON. FO_IO. */
+ * and a valid example; the file is not JSON. FO_IO. */
 fo_status fo_model_sizes_read(const char *word, fo_model_sizes *model);
 /* Names of the presets, NULL after the last. */
 const char *const *fo_model_sizes_presets(void);
@@ -65,9 +65,9 @@ typedef struct fo_step_options {
     bool
         overlap_dp; /* gradients behind the backward pass, parameters behind the next forward pass */
     bool optimizer; /* the step contains AdamW */
-    /* Strategy of every operation; "auto" or NULL: the best for each; "megatron": nothing is sliced, but where a
-     * column-parallel layer goes backward the gather runs behind dgrad and the sums behind wgrad, as Megatron-LM does
-     * it (docs/planner.md). */
+    /* Strategy of every operation; "auto" or NULL: what the whole step is fastest with; "megatron": nothing is sliced,
+     * but where a column-parallel layer goes backward the gather runs behind dgrad and the sums behind wgrad, as
+     * Megatron-LM does it (docs/planner.md). */
     const char *overlap;
     int slow_rank; /* of tp in one group, -1: none; it computes at slow_speed */
     double slow_speed;
@@ -75,12 +75,15 @@ typedef struct fo_step_options {
 
 void fo_step_defaults(fo_step_options *options);
 
-/* Where time goes above the bound, seconds; as fo_sim_losses in src/sim/operation.h says. */
+/* Where time goes above the bound, seconds; none is negative, and they add up to total_s - bound_s (docs/metrics.md,
+ * docs/planner.md). */
 typedef struct fo_step_losses {
     double imbalance, contention, overhead, latency, slicing, tail;
 } fo_step_losses;
 
-/* One kind of operation of a layer. Times are those of one execution. */
+/* One kind of operation of a layer, or what is between ranks: "pipeline bubble", "between stages", "table of both ends",
+ * "gradients over dp", "parameters over dp"; then "optimizer". Times are those of one execution. count * total_s of all
+ * rows add up to the step, count * none_s to none_s of the report. */
 typedef struct fo_step_row {
     char name[40];    /* "attention forward" */
     char overlap[32]; /* strategy taken */
@@ -90,24 +93,28 @@ typedef struct fo_step_row {
     fo_step_losses losses;
 } fo_step_row;
 
-enum { FO_STEP_ROWS = 24 };
+enum { FO_STEP_ROWS = 32 };
 
 typedef struct fo_step_report {
     char machine[64];
     double step_s;
-    /* The same step with nothing overlapped, over tp and dp; with the best data slicing (slice:k). */
+    /* The same step with nothing overlapped, over tp and dp; the fastest with data slicing (slice:k). */
     double none_s, slice_s;
     /* These five add up to step_s. compute_s: of the busiest rank, unsliced. tp: all that operations take beyond that
      * (ECT). pp: bubbles and transfers between stages. */
     double compute_s;
     double tp_exposed_s, dp_exposed_s, pp_exposed_s;
     double optimizer_s;
-    double mfu, hfu; /* 0 ... 1; of the sheet's peak. hfu counts recomputed FLOPs too */
-    double flops;    /* of the model a step: 6 P + 12 L d T a token, as docs/metrics.md says */
+    /* Of the profile's peak, else of its best product. hfu counts recomputed FLOPs too. Above 1 only where what the
+     * formula counts and nobody computes, half of attention, is much (docs/metrics.md). */
+    double mfu, hfu;
+    double flops; /* of the model a step: 6 P + 12 L d T a token, as docs/metrics.md says */
     double tokens_per_s;
     double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes,
         memory_bytes; /* of a rank */
     bool fits;        /* into the machine's memory, where that is known */
+    /* Of a step whose strategies were chosen: "overlap: ...", or "do not overlap: ..." with what it would lose. */
+    char why[192];
     fo_step_row rows[FO_STEP_ROWS];
     int row_count;
     int64_t events; /* handled by the simulator */

@@ -26,7 +26,7 @@ typedef struct fo_search_options {
 void fo_search_defaults(fo_search_options *options);
 
 typedef struct fo_search_candidate {
-    fo_step_options step; /* overlap NULL: the best of every operation, as report.rows says */
+    fo_step_options step; /* overlap NULL: of every operation as report.rows says */
     fo_step_report report;
 } fo_search_candidate;
 
@@ -78,8 +78,8 @@ typedef struct fo_plan_file {
 void fo_plan_file_make(const fo_search_candidate *candidate, fo_plan_file *file);
 /* Written beside and renamed: complete or as it was. FO_IO. */
 fo_status fo_plan_file_write(const fo_plan_file *file, const char *path);
-/* FO_IO; FO_FORMAT: not JSON; FO_INVALID: a field that is missing, mis-typed, out of range or unknown, with its path
- * and a valid example. *file is then unchanged. */
+/* FO_IO: no regular file, or it can't be read; FO_INVALID: not JSON, or a field that is missing, mis-typed, out of range
+ * or unknown, with its path and a valid example. *file is then unchanged. */
 fo_status fo_plan_file_read(const char *path, fo_plan_file *file);
 /* The same from text; `name` for messages. */
 fo_status fo_plan_file_parse(const char *name, const char *text, size_t bytes, fo_plan_file *file);

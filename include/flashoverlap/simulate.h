@@ -34,7 +34,7 @@ typedef struct fo_simulate_options {
     fo_link link, outer;
     double link_ratio; /* > 0: all transfer takes this part of the computation */
     double transfer_s; /* > 0: it takes this time */
-    int slow_rank;     /* -1: none; it computes at slow_speed, 0 < slow_speed (1: as stated) */
+    int slow_rank;     /* -1: none; it computes at slow_speed, 0.001 <= slow_speed <= 1000 (1: as stated) */
     double slow_speed;
     bool explain; /* where the time above the bound goes */
     /* output */
@@ -61,13 +61,17 @@ typedef struct fo_simulate_step_options {
     const char *model; /* a preset, or a config.json; NULL: step.model alone */
     int ranks; /* tp * dp * pp; 0: their product. Of tp, dp and pp those that are 0 follow from it: dp, where two */
     fo_step_options step;
+    /* instead of the profile's: links between ranks (of one machine), and between machines where the profile has
+     * several. bytes_per_s 0: the profile's. */
+    fo_link link, outer;
     bool explain;
     fo_bench_format format; /* text or JSON */
 } fo_simulate_step_options;
 
 void fo_simulate_step_defaults(fo_simulate_step_options *options);
 
-/* fo_step_simulate, printed to out. FO_INVALID as that, and ranks that tp, dp and pp do not give. */
+/* fo_step_simulate, printed to out. FO_INVALID as that, ranks that tp, dp and pp do not give, and a link between machines
+ * where there is one machine. */
 fo_status fo_simulate_step(const fo_simulate_step_options *options, FILE *out);
 
 #ifdef __cplusplus

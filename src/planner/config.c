@@ -1,12 +1,13 @@
 /* Sizes of a model from a Hugging Face config.json. Nothing is guessed: a field that is missing, mis-typed or
  * unknown is refused, because a mistyped name would otherwise leave a default in its place unseen. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "planner/model.h"
+#include "sim/json_error.h"
 
 enum { FILE_BYTES = 1 << 20 };
 static const int64_t most_size =
@@ -170,6 +171,16 @@ static size_t likeness(const char *a, const char *b)
     return front + back;
 }
 
+static fo_status unknown_name(const char *path, const char *name, const char *nearest)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "%.60s", name);
+    return fo_base_error(FO_INVALID,
+                         "%s: field '%s' is unknown, expected those of a config.json of this model "
+                         "type (the nearest is '%s'); correct or remove it",
+                         path, fo_base_file_quotable(quoted), nearest);
+}
+
 static fo_status check_names(const char *path, const json_t *root, config_family family)
 {
     for (void *at = json_object_iter((json_t *)(uintptr_t)root); at;
@@ -182,10 +193,7 @@ static fo_status check_names(const char *path, const json_t *root, config_family
                 nearest = f->name;
         }
         if (!known)
-            return fo_base_error(FO_INVALID,
-                                 "%s: field '%.60s' is unknown, expected those of a config.json of "
-                                 "this model type (the nearest is '%s'); correct or remove it",
-                                 path, name, nearest);
+            return unknown_name(path, name, nearest);
     }
     return FO_OK;
 }
@@ -250,11 +258,12 @@ static fo_status read_type(const char *path, const json_t *root, int *type)
     for (*type = 0; *type < TYPES; ++*type)
         if (strcmp(json_string_value(value), types[*type].type) == 0)
             return FO_OK;
-    return fo_base_error(
-        FO_INVALID,
-        "%s: field 'model_type' is '%.40s', expected gpt2, llama, mistral, qwen2 or "
-        "qwen3, e.g. \"model_type\": \"llama\"",
-        path, json_string_value(value));
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "%.40s", json_string_value(value));
+    return fo_base_error(FO_INVALID,
+                         "%s: field 'model_type' is '%s', expected gpt2, llama, mistral, qwen2 or "
+                         "qwen3, e.g. \"model_type\": \"llama\"",
+                         path, fo_base_file_quotable(quoted));
 }
 
 /* For reports: printable, and not longer than there is room for. */
@@ -330,36 +339,22 @@ fo_status fo_planner_config_parse(const char *name, const char *text, size_t byt
 {
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!root)
-        return fo_base_error(FO_FORMAT,
-                             "%s: no JSON: %s in line %d, column %d; expected the config.json of a "
-                             "Hugging Face model",
-                             name, error.text, error.line, error.column);
-    fo_status status = read_root(name, root, model);
+    fo_status status = root ? read_root(name, root, model)
+                            : fo_sim_json_error(name, text, bytes, &error,
+                                                "{\"model_type\": \"gpt2\", \"n_layer\": 12, ...}, "
+                                                "the config.json of a Hugging Face model");
     json_decref(root);
     return status;
 }
 
 fo_status fo_planner_config_read(const char *path, fo_model_sizes *model)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return fo_base_error(FO_IO, "%s: can't be opened: %s; expected the config.json of a model",
-                             path, strerror(errno));
-    char *text = malloc(FILE_BYTES + 1);
-    fo_status status = FO_OK;
-    if (!text)
-        status = fo_base_error(FO_NO_MEMORY, "%s: no memory for its %d bytes", path, FILE_BYTES);
-    size_t bytes = text ? fread(text, 1, FILE_BYTES + 1, file) : 0;
-    if (status == FO_OK && ferror(file))
-        status = fo_base_error(FO_IO, "%s: can't be read: %s", path, strerror(errno));
-    if (status == FO_OK && bytes > FILE_BYTES)
-        status = fo_base_error(FO_FORMAT,
-                               "%s: has more than %d bytes, expected the config.json of a model",
-                               path, FILE_BYTES);
+    char *text;
+    size_t bytes;
+    fo_status status = fo_base_file_read("model", path, FILE_BYTES,
+                                         "the config.json of a Hugging Face model", &text, &bytes);
     if (status == FO_OK)
         status = fo_planner_config_parse(path, text, bytes, model);
     free(text);
-    fclose(file);
     return status;
 }

@@ -10,10 +10,11 @@ typedef struct fo_planner_replicas {
     const fo_planner_split *split;
     fo_planner_link link;
     double contention; /* computing takes 1 + this times as long while messages are in flight */
-    double busy;       /* part of the time for which the link belongs to the tp group, 0 ... 1 */
+    double
+        busy; /* part of the time of computing for which the link belongs to the tp group, 0 ... 1 */
 } fo_planner_replicas;
 
-/* Seconds of all transfers of a stage: of gradients, of parameters. 0 without replicas. */
+/* Seconds of all transfers of a stage with the link to themselves: of gradients, of parameters. 0 without replicas. */
 double fo_planner_replicas_gradients_s(const fo_planner_replicas *r, int stage);
 double fo_planner_replicas_parameters_s(const fo_planner_replicas *r, int stage);
 

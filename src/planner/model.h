@@ -9,8 +9,8 @@
 /* presets.c: NULL: there is none of that name. */
 const fo_model_sizes *fo_planner_preset(const char *name);
 
-/* config.c: the sizes in a Hugging Face config.json, a file or its text (`name` is for messages). FO_FORMAT: no
- * JSON. FO_INVALID: a field that is missing, negative, mis-typed or unknown. FO_IO. */
+/* config.c: the sizes in a Hugging Face config.json, a file or its text (`name` is for messages). FO_INVALID:
+ * no JSON, or a field that is missing, negative, mis-typed or unknown. FO_IO: no regular file, or it can't be read. */
 fo_status fo_planner_config_read(const char *path, fo_model_sizes *model);
 fo_status fo_planner_config_parse(const char *name, const char *text, size_t bytes,
                                   fo_model_sizes *model);

@@ -158,6 +158,19 @@ static fo_status run_exactly(const fo_planner_pipeline *p, int64_t micro_batches
 
 /* ---- many micro-batches ------------------------------------------------------------------------------ */
 
+/* What the busiest stage has to do, whatever it waits for. */
+static double least_s(const fo_planner_pipeline *p)
+{
+    double most = 0;
+    for (int s = 0; s < p->stages; s++) {
+        double once = 0;
+        for (int j = s; j < p->stages * p->chunks; j += p->stages)
+            once += p->forward_s[j] + p->backward_s[j];
+        most = fmax(most, once * (double)p->micro_batches);
+    }
+    return most;
+}
+
 /* In the middle every round of `stages` micro-batches takes as long as the one before, so what many take follows from
  * two numbers of them. */
 static fo_status run_by_rhythm(const fo_planner_pipeline *p, int64_t enough, double *total_s,
@@ -172,6 +185,7 @@ static fo_status run_by_rhythm(const fo_planner_pipeline *p, int64_t enough, dou
     if (status != FO_OK)
         return status;
     double later = (more_s - less_s) * (double)(p->micro_batches - more) / (double)(more - less);
+    later = fmax(later, least_s(p) - more_s);
     *total_s = more_s + later;
     for (int j = 0; ends && j < p->stages * p->chunks; j++) {
         ends[j].begin_s += later;

@@ -1,14 +1,15 @@
 /* Plan files: what `flashoverlap plan` chose, for `train --plan` and the library. Read strictly: a file that was
  * edited by hand must not be misunderstood. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "flashoverlap/schedule.h"
 #include "flashoverlap/search.h"
 #include "planner/print.h"
+#include "sim/json_error.h"
 #include "trace/out.h"
 
 enum { FILE_BYTES = 1 << 20, MOST = 1000000000 };
@@ -22,6 +23,11 @@ static const char *const fields[] = {
     "batch",   "micro_batch",    "context", "recompute", "dtype", "wire",
     "step_s",  "operations",     NULL};
 static const char *const operation_fields[] = {"name", "overlap", "predicted_s", NULL};
+static const char written[] = "a file that `flashoverlap plan --out` wrote";
+static const char an_operation[] =
+    "{\"name\": \"qkv forward\", \"overlap\": \"flash\", \"predicted_s\": 0.001}";
+static const char operations_list[] =
+    "[{\"name\": \"qkv forward\", \"overlap\": \"flash\", \"predicted_s\": 0.001}]";
 
 void fo_plan_file_make(const fo_search_candidate *candidate, fo_plan_file *file)
 {
@@ -131,11 +137,29 @@ typedef struct reader {
     fo_status status;
 } reader;
 
+/* The first sentence is the one that counts. */
 static void refuse(reader *r, const char *path, const char *found, const char *example)
 {
+    char where[160], what[160];
+    if (r->status != FO_OK)
+        return;
+    snprintf(where, sizeof where, "%s", path);
+    snprintf(what, sizeof what, "%s", found);
+    r->status = fo_base_error(FO_INVALID, "%s: %s %s, expected e.g. %s", r->name,
+                              fo_base_file_quotable(where), fo_base_file_quotable(what), example);
+}
+
+static void refuse_unknown(reader *r, const char *path, const char *const *known)
+{
+    char what[160], names[400] = "";
+    size_t used = 0;
+    for (int i = 0; known[i] && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", known[i]);
+    snprintf(what, sizeof what, "%s", path);
     if (r->status == FO_OK)
-        r->status =
-            fo_base_error(FO_INVALID, "%s: %s %s, expected e.g. %s", r->name, path, found, example);
+        r->status = fo_base_error(FO_INVALID, "%s: %s is unknown, expected one of %s, as in %s",
+                                  r->name, fo_base_file_quotable(what), names, written);
 }
 
 static const char *type_name(const json_t *value)
@@ -159,7 +183,7 @@ static void check_fields(reader *r, const json_t *object, const char *path,
             i++;
         snprintf(where, sizeof where, "%s%.100s", path, key);
         if (!known[i])
-            refuse(r, where, "is unknown", "a file that `flashoverlap plan --out` wrote");
+            refuse_unknown(r, where, known);
     }
 }
 
@@ -173,9 +197,15 @@ static const char *text(reader *r, const json_t *object, const char *path, const
         refuse(r, where, type_name(value), example);
         return "";
     }
-    if (json_string_length(value) >= size)
+    const char *found = json_string_value(value);
+    if (!*found)
+        refuse(r, where, "is empty", example);
+    if (strlen(found) >= size)
         refuse(r, where, "is too long", example);
-    return json_string_value(value);
+    for (const char *at = found; *at; at++)
+        if ((unsigned char)*at < ' ')
+            refuse(r, where, "has a control character", example);
+    return found;
 }
 
 static int word(reader *r, const json_t *object, const char *key, const char *const *words,
@@ -195,12 +225,12 @@ static int64_t count(reader *r, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     int64_t found = json_integer_value(value);
-    char what[48];
+    char what[64];
     if (!json_is_integer(value)) {
         refuse(r, key, type_name(value), "1");
         return 1;
     }
-    snprintf(what, sizeof what, "is %lld", (long long)found);
+    snprintf(what, sizeof what, "is %lld, not 1 to %d", (long long)found, MOST);
     if (found < 1 || found > MOST)
         refuse(r, key, what, "1");
     return found;
@@ -228,7 +258,7 @@ static void read_operation(reader *r, const json_t *object, fo_plan_file *file, 
     snprintf(path, sizeof path, "operations[%d].", i);
     if (!json_is_object(object)) {
         path[strlen(path) - 1] = 0;
-        refuse(r, path, type_name(object), "{\"name\": \"qkv forward\", \"overlap\": \"flash\"}");
+        refuse(r, path, type_name(object), an_operation);
         return;
     }
     check_fields(r, object, path, operation_fields);
@@ -246,8 +276,11 @@ static void read_operation(reader *r, const json_t *object, fo_plan_file *file, 
         refuse(r, where, what, "\"flash\"");
         return;
     }
-    if (fo_plan_file_overlap(file, name))
-        refuse(r, path, "names an operation again", "every operation once");
+    if (fo_plan_file_overlap(file, name)) {
+        char where[80];
+        snprintf(where, sizeof where, "%sname", path);
+        refuse(r, where, "names an operation again", "every operation once");
+    }
     snprintf(file->operations[i].name, sizeof file->operations[i].name, "%s", name);
     snprintf(file->operations[i].overlap, sizeof file->operations[i].overlap, "%s", overlap);
     file->operations[i].predicted_s = predicted;
@@ -258,9 +291,11 @@ static void read_operations(reader *r, const json_t *root, fo_plan_file *file)
 {
     const json_t *list = json_object_get(root, "operations");
     if (!json_is_array(list)) {
-        refuse(r, "operations", type_name(list), "[]");
+        refuse(r, "operations", type_name(list), operations_list);
         return;
     }
+    if (!json_array_size(list))
+        refuse(r, "operations", "is an empty list", operations_list);
     if (json_array_size(list) > FO_PLAN_FILE_OPERATIONS)
         refuse(r, "operations", "has too many entries", "at most 32");
     for (int i = 0; r->status == FO_OK && i < (int)json_array_size(list); i++)
@@ -275,6 +310,16 @@ static void check_ranks(reader *r, const fo_plan_file *file)
              file->dp, file->pp, product);
     if (product != file->ranks)
         refuse(r, "ranks", what, "their product");
+}
+
+static void check_batch(reader *r, const fo_plan_file *file)
+{
+    char what[120];
+    int64_t at_once = file->dp * file->micro_batch; /* below 2^63: counts are below 2^30 */
+    snprintf(what, sizeof what, "is %lld, which dp %d x micro_batch %lld does not divide",
+             (long long)file->batch, file->dp, (long long)file->micro_batch);
+    if (r->status == FO_OK && file->batch % at_once)
+        refuse(r, "batch", what, "a multiple of it");
 }
 
 static fo_status read_root(const char *name, const json_t *root, fo_plan_file *out)
@@ -310,6 +355,7 @@ static fo_status read_root(const char *name, const json_t *root, fo_plan_file *o
     file.wire = (fo_dtype)word(&r, root, "wire", dtypes, "\"bf16\"");
     file.step_s = seconds(&r, root, "", "step_s");
     check_ranks(&r, &file);
+    check_batch(&r, &file);
     read_operations(&r, root, &file);
     if (r.status == FO_OK)
         *out = file;
@@ -321,35 +367,21 @@ fo_status fo_plan_file_parse(const char *name, const char *bytes_text, size_t by
 {
     json_error_t error;
     json_t *root = json_loadb(bytes_text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!root)
-        return fo_base_error(FO_FORMAT,
-                             "%s: line %d: %s, expected JSON that `flashoverlap plan --out` wrote",
-                             name, error.line, error.text);
-    fo_status status = read_root(name, root, file);
+    fo_status status = root ? read_root(name, root, file)
+                            : fo_sim_json_error(name, bytes_text, bytes, &error,
+                                                "{\"format\": \"flashoverlap-plan\", ...}, a file "
+                                                "that `flashoverlap plan --out` wrote");
     json_decref(root);
     return status;
 }
 
 fo_status fo_plan_file_read(const char *path, fo_plan_file *file)
 {
-    FILE *in = fopen(path, "rb");
-    char *bytes = in ? malloc(FILE_BYTES) : NULL;
-    if (!in)
-        return fo_base_error(FO_IO, "the plan %s can't be read: %s", path, strerror(errno));
-    fo_status status = FO_OK;
-    if (!bytes) {
-        status = fo_base_error(FO_NO_MEMORY, "no memory for the plan %s", path);
-    } else {
-        size_t size = fread(bytes, 1, FILE_BYTES, in);
-        if (ferror(in))
-            status = fo_base_error(FO_IO, "the plan %s can't be read: %s", path, strerror(errno));
-        else if (size == FILE_BYTES)
-            status =
-                fo_base_error(FO_INVALID, "%s: 1 MiB or more, expected a plan of some KB", path);
-        else
-            status = fo_plan_file_parse(path, bytes, size, file);
-    }
-    free(bytes);
-    fclose(in);
+    char *text;
+    size_t bytes;
+    fo_status status = fo_base_file_read("plan", path, FILE_BYTES, written, &text, &bytes);
+    if (status == FO_OK)
+        status = fo_plan_file_parse(path, text, bytes, file);
+    free(text);
     return status;
 }

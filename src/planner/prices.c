@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flashoverlap/schedule.h"
+#include "schedule/operation.h"
+#include "sim/explain.h"
 
 /* All that a price depends on; compared byte by byte, so without holes, and speeds by their bits. */
 typedef struct key {
@@ -29,10 +32,11 @@ struct fo_planner_prices {
     int64_t events;
 };
 
-static const char *const strategies[] = {"none",   "slice:2",  "slice:4", "slice:8",
-                                         "ring",   "flash",    "flash:2", "flash:4",
-                                         "direct", "direct:2", "hier"};
-enum { STRATEGIES = sizeof strategies / sizeof *strategies, SLICES_FROM = 1, SLICES_TO = 4 };
+static const char *const strategies[FO_PLANNER_CANDIDATES] = {"none",     "slice:2", "slice:4",
+                                                              "slice:8",  "ring",    "flash",
+                                                              "flash:2",  "flash:4", "direct",
+                                                              "direct:2", "hier"};
+enum { SLICES_FROM = 1, SLICES_TO = 4 };
 
 /* ---- the table --------------------------------------------------------------------------------------- */
 
@@ -197,23 +201,57 @@ static fo_status run(search *s, const fo_plan_desc *desc, const char *overlap,
     return status;
 }
 
+/* The simulator rounds what a tile takes to 2^-50 s, the bound does not. */
+static const double rounding_s = 1e-12;
+
 static void take(const fo_sim_report *report, const char *overlap, fo_planner_price *price)
 {
     const fo_sim_losses *l = &report->losses;
     price->total_s = report->total_s;
     price->compute_s = report->compute_s;
     price->transfer_s = report->transfer_s;
-    price->bound_s = report->bound_s;
+    price->bound_s = report->bound_s - report->total_s < rounding_s
+                         ? fmin(report->bound_s, report->total_s)
+                         : report->bound_s;
     price->exposed_s = report->exposed_s;
     price->losses =
         (fo_step_losses){l->imbalance, l->contention, l->overhead, l->latency, l->slicing, l->tail};
     snprintf(price->overlap, sizeof price->overlap, "%s", overlap);
 }
 
-static bool across_machines(const search *s)
+/* ---- the best strategy ------------------------------------------------------------------------------- */
+
+static bool across_machines(const fo_planner_prices *prices, const fo_planner_question *question)
 {
-    int locals = s->machine.network.locals;
-    return locals > 0 && s->question->ranks > locals;
+    int locals = prices->machine->network.locals;
+    return locals > 0 && question->ranks > locals;
+}
+
+const char *fo_planner_prices_name(int number)
+{
+    return number >= 0 && number < FO_PLANNER_CANDIDATES ? strategies[number] : NULL;
+}
+
+/* Strategies with other bits than none's come into question only where a group spans machines: there none of the
+ * others is worth much. `direct` rounds elsewhere on a wire of 16 bits. */
+bool fo_planner_prices_allows(const fo_planner_prices *prices, const fo_planner_question *question,
+                              int number)
+{
+    const fo_plan_desc *d = &question->desc;
+    fo_strategy strategy;
+    if (fo_strategy_parse(strategies[number], &strategy) != FO_OK)
+        return false;
+    bool across = across_machines(prices, question);
+    int locals = across ? prices->machine->network.locals : 1;
+    bool rounds = fo_schedule_operation_reduces(d->op) && d->wire == FO_BF16;
+    if (strategy.kind == FO_STRATEGY_HIER)
+        return across && locals > 1 && question->ranks % locals == 0;
+    return strategy.kind != FO_STRATEGY_DIRECT || !rounds || across;
+}
+
+bool fo_planner_prices_slices(int number)
+{
+    return number >= SLICES_FROM && number < SLICES_TO;
 }
 
 /* Every strategy by its closed form; the same rule as fo_sim_operation_choose. */
@@ -221,10 +259,9 @@ static fo_status choose_closed(search *s, fo_planner_price *price, double *total
 {
     fo_sim_report report, none = {0}, best = {0};
     const char *chosen = "none";
-    for (int i = 0; i < STRATEGIES; i++) {
-        bool hier = strcmp(strategies[i], "hier") == 0;
+    for (int i = 0; i < FO_PLANNER_CANDIDATES; i++) {
         totals[i] = INFINITY;
-        if (hier && !across_machines(s))
+        if (!fo_planner_prices_allows(s->prices, s->question, i))
             continue;
         fo_status status = run(s, &s->question->desc, strategies[i], &report);
         if (status != FO_OK)
@@ -241,11 +278,9 @@ static fo_status choose_closed(search *s, fo_planner_price *price, double *total
     return FO_OK;
 }
 
-/* Strategies with other bits than none's come into question only where a group spans machines: there none of the
- * others is worth much. */
 static fo_status choose(search *s, fo_planner_price *price)
 {
-    double totals[STRATEGIES];
+    double totals[FO_PLANNER_CANDIDATES];
     fo_sim_choice choice;
     fo_sim_report report;
     fo_status status;
@@ -253,8 +288,9 @@ static fo_status choose(search *s, fo_planner_price *price)
         status = choose_closed(s, price, totals);
     } else {
         fo_sim_operation operation = operation_of(s, NULL);
-        status = fo_sim_operation_choose(&s->machine, &operation, strategies, STRATEGIES,
-                                         across_machines(s), 0.01, &choice, totals);
+        status =
+            fo_sim_operation_choose(&s->machine, &operation, strategies, FO_PLANNER_CANDIDATES,
+                                    across_machines(s->prices, s->question), 0.01, &choice, totals);
         if (status == FO_OK)
             status = run(s, &s->question->desc, choice.overlap, &report);
         if (status == FO_OK) {
@@ -294,49 +330,97 @@ static double beside(double transfer_s, double product_s, double slowed)
     return done >= product_s ? fmax(transfer_s, product_s * slowed) : transfer_s + product_s - done;
 }
 
-static double product_s(const search *s, fo_sim_work work, bool in_flight)
+static double dgrad_s(const search *s, bool in_flight)
 {
     const fo_plan_desc *d = &s->question->desc;
-    double k = (double)(work == FO_SIM_GEMM ? d->out : d->in);
-    double n = (double)(work == FO_SIM_GEMM ? d->in : d->out);
     double speed = s->question->slow_rank >= 0 ? s->question->slow_speed : 1;
-    return fo_sim_cost_product(&s->machine.device, work, d->dtype, 1, (double)d->rows, k, n,
-                               in_flight) /
+    return fo_sim_cost_product(&s->machine.device, FO_SIM_GEMM, d->dtype, 1, (double)d->rows,
+                               (double)d->out, (double)d->in, in_flight) /
            speed;
 }
 
-/* dgrad beside the gather, wgrad beside the sums; of unsharded activations wgrad beside the all-reduce. */
-static fo_status price_async(search *s, fo_planner_price *price)
+/* What the messages of an operation of unsharded activations take at least: the sums have to come, and the rest of the
+ * all-reduce has to follow them; that the first of them are waited for is in the sums already. */
+static double whole_bound_s(const search *s, const fo_sim_report *gathered,
+                            const fo_sim_report *summed, double compute_s)
+{
+    const fo_sim_network *n = &s->machine.network;
+    double latency =
+        n->locals > 0 ? fmin(n->link.latency_s, n->outer.latency_s) : n->link.latency_s;
+    return fmax(compute_s, fmax(0, gathered->transfer_s - latency) + summed->transfer_s);
+}
+
+/* What the three parts of it take by themselves. */
+static fo_status price_apart(search *s, fo_sim_report *none, fo_sim_report *gathered,
+                             fo_sim_report *summed)
 {
     const fo_plan_desc *d = &s->question->desc;
     fo_plan_desc gather = {.op = FO_ALL_GATHER, .rows = d->rows, .in = d->in, .dtype = d->dtype};
     fo_plan_desc sums = {.op = FO_REDUCE_SCATTER, .rows = d->rows, .in = d->in, .wire = d->wire};
-    fo_sim_report gathered, summed, none;
     gather.wire = d->wire;
     sums.dtype = d->dtype;
-    fo_status status = run(s, d, "none", &none);
+    fo_status status = run(s, d, "none", none);
     if (status == FO_OK)
-        status = run(s, &gather, "none", &gathered);
-    if (status == FO_OK)
-        status = run(s, &sums, "none", &summed);
+        status = run(s, &gather, "none", gathered);
+    return status == FO_OK ? run(s, &sums, "none", summed) : status;
+}
+
+/* dgrad beside the gather, wgrad beside the sums; of unsharded activations wgrad beside the all-reduce. */
+typedef struct async_form {
+    double gathered, summed, dgrad, wgrad, slowed;
+    bool whole;
+} async_form;
+
+static double async_s(const async_form *a)
+{
+    if (a->whole)
+        return a->dgrad + beside(a->gathered + a->summed, a->wgrad, a->slowed);
+    return beside(a->gathered, a->dgrad, a->slowed) + beside(a->summed, a->wgrad, a->slowed);
+}
+
+/* What the time above the bound falls by, without a slow rank, then without contention; the rest is waited for. */
+static fo_step_losses async_losses(const search *s, async_form form, double bound_s)
+{
+    double speed = s->question->slow_rank >= 0 ? s->question->slow_speed : 1;
+    double total_s = async_s(&form), gap = fmax(0, total_s - bound_s);
+    fo_step_losses losses = {0};
+    form.dgrad *= speed;
+    form.wgrad *= speed;
+    losses.imbalance = fmin(gap, fmax(0, total_s - async_s(&form)));
+    gap -= losses.imbalance;
+    total_s = async_s(&form);
+    form.slowed = 1;
+    losses.contention = fmin(gap, fmax(0, total_s - async_s(&form)));
+    losses.tail = gap - losses.contention;
+    return losses;
+}
+
+/* All that a rank computes besides dgrad (sums of columns, epilogues) goes with wgrad. */
+static fo_status price_async(search *s, fo_planner_price *price)
+{
+    fo_sim_report gathered, summed, none;
+    fo_status status = price_apart(s, &none, &gathered, &summed);
     if (status != FO_OK)
         return status;
-    double dgrad = product_s(s, FO_SIM_GEMM, false), wgrad = product_s(s, FO_SIM_WGRAD, false);
-    double slowed = 1 + s->machine.contention;
-    slowed *= product_s(s, FO_SIM_GEMM, true) / (dgrad > 0 ? dgrad : 1);
+    async_form form = {.gathered = gathered.total_s,
+                       .summed = summed.total_s,
+                       .dgrad = dgrad_s(s, false),
+                       .slowed = 1 + s->machine.contention,
+                       .whole = s->question->whole};
+    form.wgrad = fmax(0, none.compute_s - form.dgrad);
+    form.slowed *= form.dgrad > 0 ? dgrad_s(s, true) / form.dgrad : 1;
     take(&none, "megatron", price);
-    price->total_s =
-        beside(gathered.total_s, dgrad, slowed) + beside(summed.total_s, wgrad, slowed);
+    price->total_s = async_s(&form);
     price->none_s = none.total_s;
-    if (s->question->whole) {
-        double both = gathered.total_s + summed.total_s;
-        price->total_s = dgrad + beside(both, wgrad, slowed);
-        price->none_s = dgrad + both + wgrad;
+    price->compute_s = form.dgrad + form.wgrad;
+    if (form.whole) {
+        price->none_s = price->compute_s + form.gathered + form.summed;
+        price->transfer_s = gathered.transfer_s + summed.transfer_s;
+        price->bound_s = whole_bound_s(s, &gathered, &summed, price->compute_s);
     }
     price->slice_s = price->none_s;
-    price->compute_s = dgrad + wgrad;
     price->exposed_s = price->total_s - price->compute_s;
-    price->losses = (fo_step_losses){.tail = price->total_s - price->bound_s};
+    price->losses = async_losses(s, form, price->bound_s);
     snprintf(price->why, sizeof price->why,
              "megatron: stated; the gather behind dgrad, sums behind wgrad");
     return FO_OK;
@@ -353,6 +437,20 @@ static fo_status explain(search *s, fo_planner_price *price)
     fo_status status = fo_sim_operation_explain(&s->machine, &operation, &report);
     if (status == FO_OK)
         take(&report, overlap, price);
+    return status;
+}
+
+/* C of a step is what its ranks have to compute: what only a rank alone does is none of it. */
+static fo_status leave_out(search *s, fo_planner_price *price)
+{
+    const fo_planner_question *q = s->question;
+    fo_sim_operation operation = operation_of(s, "none");
+    double least_s;
+    if (q->desc.op != FO_ROW_BACKWARD && q->desc.op != FO_ATTENTION_BACKWARD)
+        return FO_OK;
+    fo_status status = fo_sim_explain_least(&s->machine, &operation, &least_s);
+    if (status == FO_OK)
+        price->compute_s = fmin(price->compute_s, least_s / (q->slow_rank < 0 ? 1 : q->slow_speed));
     return status;
 }
 
@@ -377,7 +475,7 @@ static fo_status find(search *s, fo_planner_price *price)
     }
     if (status == FO_OK && (q->how & FO_PLANNER_EXPLAIN))
         status = explain(s, price);
-    return status;
+    return status == FO_OK ? leave_out(s, price) : status;
 }
 
 fo_status fo_planner_prices_ask(fo_planner_prices *prices, const fo_planner_question *question,

@@ -41,6 +41,13 @@ const fo_sim_machine *fo_planner_prices_machine(const fo_planner_prices *prices)
 /* The price is the table's, valid until it is freed. FO_INVALID and others as fo_sim_operation_run. */
 fo_status fo_planner_prices_ask(fo_planner_prices *prices, const fo_planner_question *question,
                                 const fo_planner_price **price);
+/* The strategies that are chosen from, by number: 0 is none. The name, NULL: there is no such number; whether it comes
+ * into question for an operation; whether it is data slicing. */
+enum { FO_PLANNER_CANDIDATES = 11 };
+const char *fo_planner_prices_name(int number);
+bool fo_planner_prices_allows(const fo_planner_prices *prices, const fo_planner_question *question,
+                              int number);
+bool fo_planner_prices_slices(int number);
 /* Handled by the simulator so far; prices in the table. */
 int64_t fo_planner_prices_events(const fo_planner_prices *prices);
 int64_t fo_planner_prices_count(const fo_planner_prices *prices);

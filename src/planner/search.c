@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "planner/memory.h"
 #include "planner/model.h"
+#include "planner/search_refuse.h"
 #include "planner/step.h"
 #include "sim/profile.h"
 
@@ -247,28 +248,8 @@ static fo_status nothing(const search *s)
 {
     const fo_search_options *o = s->options;
     const way *w = &s->nearest;
-    if (!s->result->considered) {
-        /* whatever forbids it all says so of one of them */
-        way first = {.tp = o->step.tp ? o->step.tp : 1,
-                     .pp = o->step.pp ? o->step.pp : 1,
-                     .interleave = o->step.interleave ? o->step.interleave : 1,
-                     .micro_batch = o->step.micro_batch ? o->step.micro_batch : 1};
-        first.dp = o->step.dp ? o->step.dp : o->ranks / (first.tp * first.pp);
-        if (first.tp * first.pp * first.dp != o->ranks)
-            return fo_base_error(FO_INVALID,
-                                 "plan: tp %d x dp %d x pp %d are not the %d ranks, expected sizes "
-                                 "whose product they are, or 0 for those to be chosen",
-                                 first.tp, first.dp, first.pp, o->ranks);
-        fo_planner_split split;
-        fo_step_options step = step_of(s, &first);
-        fo_status status = fo_planner_split_make(&step, s->machine.network.locals, &split);
-        return status != FO_OK
-                   ? status
-                   : fo_base_error(FO_INVALID,
-                                   "plan: %d ranks can't be split for %s, expected a "
-                                   "number of ranks that divides batch %lld",
-                                   o->ranks, o->step.model.name, (long long)o->step.batch);
-    }
+    if (!s->result->considered)
+        return fo_planner_search_refuse(o, s->machine.network.locals);
     return fo_base_error(
         FO_INVALID,
         "plan: %s needs at least %.1f GB a rank on %d ranks (tp %d x dp %d x pp %d, micro-batch "

@@ -37,6 +37,8 @@ static void put_best(const fo_search_candidate *c, FILE *out)
             "overlap saves %.1f %% against none (%.4g s) and %.1f %% against data slicing "
             "(%.4g s)\n",
             saved(r->none_s, r->step_s), r->none_s, saved(r->slice_s, r->step_s), r->slice_s);
+    if (strncmp(r->why, "do not", 6) == 0)
+        fprintf(out, "%s\n", r->why);
 }
 
 static void put_operations(const fo_step_report *r, FILE *out)
@@ -68,7 +70,7 @@ static void put_losses(const fo_step_report *r, FILE *out)
         const double parts[] = {row->bound_s,         row->losses.imbalance, row->losses.contention,
                                 row->losses.overhead, row->losses.latency,   row->losses.slicing,
                                 row->losses.tail};
-        if (!row->overlap[0])
+        if (!row->overlap[0] && !(row->total_s > row->bound_s))
             continue;
         fprintf(out, "%-26s", row->name);
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
@@ -167,6 +169,7 @@ static void put_json_candidate(const fo_search_candidate *c, bool rows, FILE *ou
     fo_planner_print_real(&p, "gradient_bytes", r->gradient_bytes);
     fo_planner_print_real(&p, "optimizer_bytes", r->optimizer_bytes);
     fo_planner_print_real(&p, "activation_bytes", r->activation_bytes);
+    fo_planner_print_text(&p, "why", r->why[0] ? r->why : NULL);
     if (rows) {
         fputs(",\n  \"operations\": [", out);
         for (int i = 0; i < r->row_count; i++) {

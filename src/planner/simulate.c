@@ -59,7 +59,7 @@ static fo_status check_links(const fo_simulate_options *o)
 static fo_status check_files(const fo_simulate_options *o)
 {
     fo_status status = fo_trace_check_paths(o->trace, o->report);
-    return status == FO_OK && o->chakra ? fo_planner_simulate_chakra_check(o->chakra) : status;
+    return status == FO_OK && o->chakra ? fo_planner_simulate_chakra_check(o) : status;
 }
 
 static fo_status check_options(fo_planner_simulation *s)
@@ -292,8 +292,6 @@ static void find_best(fo_planner_simulation *s)
             (s->best < 0 || row->report.total_s < s->results[s->best].report.total_s))
             s->best = i;
     }
-    s->pays =
-        s->best >= 0 && s->results[s->best].report.total_s < s->none.report.total_s * (1 - margin);
 }
 
 /* --link auto: and --transfer: how fast the link is follows from what travels. */
@@ -336,9 +334,12 @@ static fo_status run_all(fo_planner_simulation *s)
         derive(s, &s->results[i]);
     derive(s, &s->none);
     find_best(s);
-    return s->best >= 0
-               ? FO_OK
-               : fo_base_error(FO_INVALID, "nothing could be simulated: %s", s->results[0].note);
+    if (s->best < 0)
+        return fo_base_error(FO_INVALID, "nothing could be simulated: %s", s->results[0].note);
+    status = fo_planner_simulate_overlap(s, &none);
+    s->pays = s->overlapping >= 0 &&
+              s->results[s->overlapping].report.total_s < s->none.report.total_s * (1 - margin);
+    return status;
 }
 
 static fo_status write_files(const fo_planner_simulation *s)

@@ -4,6 +4,7 @@
 
 #include "flashoverlap/simulate.h"
 #include "flashoverlap/trace.h"
+#include "planner/simulate_links.h"
 #include "planner/timeline.h"
 #include "schedule/spelling.h"
 #include "sim/operation.h"
@@ -58,7 +59,8 @@ typedef struct fo_planner_simulation {
     int count;
     fo_planner_row none; /* `none` in whole form, whether it is listed or not */
     int best;            /* the fastest, -1: none could be simulated */
-    bool pays;           /* a strategy is faster than `none` by more than a hundredth */
+    int overlapping;     /* the fastest in which something moves while a rank computes, -1: none does */
+    bool pays;           /* that one is faster than `none` by more than a hundredth */
 } fo_planner_simulation;
 
 /* The operations of a strategy; overlaps hold what "auto" took. */
@@ -74,13 +76,16 @@ fo_status fo_planner_simulate_operations(const fo_planner_simulation *s,
 fo_sim_operation fo_planner_simulate_operation(const fo_planner_simulation *s,
                                                const fo_plan_desc *desc);
 
+/* ---- simulate_overlap.c ----------------------------------------------------------------------------- */
+
+/* Finds s->overlapping, when all rows are there. */
+fo_status fo_planner_simulate_overlap(fo_planner_simulation *s, const fo_schedule_spelled *none);
+
 /* ---- simulate_machine.c ----------------------------------------------------------------------------- */
 
 /* Reads the profile and puts links and machines in place. FO_INVALID: what it does not say and nobody else does. */
 fo_status fo_planner_simulate_machine(const fo_simulate_options *options, fo_sim_machine *machine,
                                       int *nodes);
-/* "switch, 450.0 GB/s, 2.0 us; between 2 machines 50.0 GB/s, 5.0 us". */
-void fo_planner_simulate_network(const fo_planner_simulation *s, char *text, size_t size);
 
 /* ---- simulate_print.c ------------------------------------------------------------------------------- */
 
@@ -94,8 +99,8 @@ void fo_planner_simulate_verdict(const fo_planner_simulation *s, char *text, siz
 
 /* The trace and the page asked for. */
 fo_status fo_planner_simulate_report(const fo_planner_simulation *s);
-/* Whether files can be made in the folder; makes it where it is missing. FO_IO. */
-fo_status fo_planner_simulate_chakra_check(const char *folder);
+/* Whether files can be made in the folder, for so many ranks; makes it where it is missing. FO_INVALID, FO_IO. */
+fo_status fo_planner_simulate_chakra_check(const fo_simulate_options *options);
 fo_status fo_planner_simulate_chakra(const fo_planner_simulation *s);
 
 #endif

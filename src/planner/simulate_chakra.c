@@ -10,7 +10,7 @@
 #include "planner/simulate.h"
 #include "schedule/operation.h"
 
-enum { RANKS = 1024, FACTS = 6 };
+enum { RANKS = 1024, FACTS = 6, PATH = 4096, NAME = 192 }; /* NAME: of a file in the folder */
 
 /* How long the tasks of one operation compute. */
 typedef struct durations {
@@ -29,25 +29,31 @@ typedef struct exporter {
     int count;
 } exporter;
 
-fo_status fo_planner_simulate_chakra_check(const char *folder)
+fo_status fo_planner_simulate_chakra_check(const fo_simulate_options *o)
 {
     struct stat info;
+    const char *folder = o->chakra;
+    char path[PATH];
+    if (o->ranks > RANKS)
+        return fo_base_error(FO_INVALID,
+                             "--chakra writes a file a rank, and there are %d; expected at most "
+                             "%d ranks",
+                             o->ranks, RANKS);
     if (!*folder)
-        return fo_base_error(FO_IO, "--chakra names no folder, expected one for the traces");
+        return fo_base_error(FO_INVALID, "--chakra names no folder, expected one for the traces");
+    if (strlen(folder) + NAME >= sizeof path)
+        return fo_base_error(FO_INVALID,
+                             "--chakra: the path of the folder has %zu bytes, expected "
+                             "at most %d",
+                             strlen(folder), PATH - NAME - 1);
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fo_base_error(FO_IO, "--chakra %s: the folder can't be made (%s)", folder,
                              strerror(errno));
     if (stat(folder, &info) || !S_ISDIR(info.st_mode))
         return fo_base_error(FO_IO, "--chakra %s is no folder, expected one for the traces",
                              folder);
-    size_t size = strlen(folder) + 16;
-    char *path = malloc(size);
-    if (!path)
-        return fo_base_error(FO_NO_MEMORY, "--chakra: no memory for a path");
-    snprintf(path, size, "%s/check.0.et", folder);
-    fo_status status = fo_trace_check_path(path);
-    free(path);
-    return status;
+    snprintf(path, sizeof path, "%s/check.0.et", folder);
+    return fo_trace_check_path(path);
 }
 
 /* ---- durations -------------------------------------------------------------------------------------- */
@@ -142,7 +148,7 @@ static fo_status fill_operation(exporter *x, int i, int rank, fo_planner_chakra_
 
 static fo_status write_rank(exporter *x, int rank, const fo_planner_chakra_fact *facts)
 {
-    char path[4096], name[128];
+    char path[PATH], name[128];
     fo_planner_chakra_operation operations[FO_PLANNER_PARTS];
     fo_status status = FO_OK;
     for (int i = 0; status == FO_OK && i < x->count; i++)
@@ -168,7 +174,7 @@ static fo_status write_all(exporter *x)
     char sizes[256], network[256], title[64], ranks[16];
     fo_planner_simulate_title(x->s, title, sizeof title);
     fo_planner_simulate_sizes(x->s, sizes, sizeof sizes);
-    fo_planner_simulate_network(x->s, network, sizeof network);
+    fo_planner_simulate_network(&x->s->machine.network, x->s->nodes > 1, network, sizeof network);
     snprintf(ranks, sizeof ranks, "%d", x->s->options->ranks);
     const fo_planner_chakra_fact facts[FACTS] = {
         {"operation", title},           {"sizes", sizes},       {"ranks", ranks},
@@ -203,11 +209,6 @@ static fo_status export_strategy(const fo_planner_simulation *s, int index)
 fo_status fo_planner_simulate_chakra(const fo_planner_simulation *s)
 {
     fo_status status = FO_OK;
-    if (s->options->ranks > RANKS)
-        return fo_base_error(FO_INVALID,
-                             "--chakra writes a file a rank, and there are %d; expected at most "
-                             "%d ranks",
-                             s->options->ranks, RANKS);
     for (int i = 0; status == FO_OK && i < s->count; i++)
         if (!s->results[i].note[0])
             status = export_strategy(s, i);

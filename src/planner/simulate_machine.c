@@ -67,6 +67,16 @@ static fo_sim_link link_of(const fo_link *link)
     return (fo_sim_link){.bytes_per_s = link->bytes_per_s, .latency_s = link->latency_s};
 }
 
+void fo_planner_simulate_links(fo_sim_network *network, const fo_link *link, const fo_link *outer)
+{
+    if (link) {
+        network->link = link_of(link);
+        network->topology = link->topology == FO_MESH ? FO_SIM_MESH : FO_SIM_SWITCH;
+    }
+    if (outer)
+        network->outer = link_of(outer);
+}
+
 fo_status fo_planner_simulate_machine(const fo_simulate_options *o, fo_sim_machine *machine,
                                       int *nodes)
 {
@@ -82,12 +92,9 @@ fo_status fo_planner_simulate_machine(const fo_simulate_options *o, fo_sim_machi
         return status;
     fo_sim_network *network = &machine->network;
     network->locals = *nodes > 1 ? o->ranks / *nodes : 0;
-    if (o->link.bytes_per_s > 0 || o->link_ratio > 0 || o->transfer_s > 0) {
-        network->link = link_of(&o->link);
-        network->topology = o->link.topology == FO_MESH ? FO_SIM_MESH : FO_SIM_SWITCH;
-    }
-    if (o->outer.bytes_per_s > 0)
-        network->outer = link_of(&o->outer);
+    bool linked = o->link.bytes_per_s > 0 || o->link_ratio > 0 || o->transfer_s > 0;
+    fo_planner_simulate_links(network, linked ? &o->link : NULL,
+                              o->outer.bytes_per_s > 0 ? &o->outer : NULL);
     return FO_OK;
 }
 
@@ -101,13 +108,12 @@ static int put_link(const fo_sim_link *link, char *text, size_t size)
                     link->latency_s * 1e6);
 }
 
-void fo_planner_simulate_network(const fo_planner_simulation *s, char *text, size_t size)
+void fo_planner_simulate_network(const fo_sim_network *n, bool machines, char *text, size_t size)
 {
     static const char *const names[] = {"switch", "mesh", "torus"};
-    const fo_sim_network *n = &s->machine.network;
     size_t used = (size_t)snprintf(text, size, "%s, ", names[n->topology]);
     used += (size_t)put_link(&n->link, text + used, size - used);
-    if (s->nodes < 2 || used >= size)
+    if (!machines || used >= size)
         return;
     used += (size_t)snprintf(text + used, size - used, "; between machines ");
     if (used < size)

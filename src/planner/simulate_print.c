@@ -47,17 +47,13 @@ static int decimals_of(const fo_planner_simulation *s)
     return fo_planner_print_decimals(largest);
 }
 
-/* The fastest that is not plain `none`; -1. */
-static int best_other(const fo_planner_simulation *s)
+/* Whether anything but ways to overlap nothing was asked for. */
+static bool only_none(const fo_planner_simulation *s)
 {
-    int best = -1;
-    for (int i = 0; i < s->count; i++) {
-        const fo_planner_row *row = &s->results[i];
-        if (!row->note[0] && strcmp(s->strategies[i].name, "none") != 0 &&
-            (best < 0 || row->report.total_s < s->results[best].report.total_s))
-            best = i;
-    }
-    return best;
+    for (int i = 0; i < s->count; i++)
+        if (!s->results[i].note[0] && strcmp(s->strategies[i].overlap, "none") != 0)
+            return false;
+    return true;
 }
 
 /* "flash", "auto (flash)". */
@@ -73,13 +69,25 @@ static const char *full_name(const fo_planner_simulation *s, int i, char *text, 
 
 void fo_planner_simulate_verdict(const fo_planner_simulation *s, char *text, size_t size)
 {
-    int d = decimals_of(s), other = best_other(s);
+    int d = decimals_of(s), other = s->overlapping;
     char name[160];
     double none = ms(s->none.report.total_s);
     if (s->options->ranks == 1) {
         snprintf(text, size, "one rank has nothing to communicate");
-    } else if (other < 0) {
+    } else if (only_none(s)) {
         snprintf(text, size, "nothing to choose: only none was simulated, %.*f ms", d, none);
+    } else if (other < 0 && s->results[s->best].faster_pct > 1) {
+        const fo_planner_row *row = &s->results[s->best];
+        snprintf(text, size,
+                 "take %s: %.*f ms, %.1f %% less than none, though nothing overlaps at these sizes",
+                 full_name(s, s->best, name, sizeof name), d, ms(row->report.total_s),
+                 row->faster_pct);
+    } else if (other < 0) {
+        snprintf(
+            text, size,
+            "do not overlap: none takes %.*f ms, and at these sizes nothing that was simulated "
+            "overlaps",
+            d, none);
     } else if (s->pays) {
         const fo_planner_row *row = &s->results[other];
         snprintf(text, size,
@@ -127,7 +135,7 @@ static void put_head(const fo_planner_simulation *s)
     int d = decimals_of(s);
     fo_planner_simulate_title(s, title, sizeof title);
     fo_planner_simulate_sizes(s, sizes, sizeof sizes);
-    fo_planner_simulate_network(s, network, sizeof network);
+    fo_planner_simulate_network(&s->machine.network, s->nodes > 1, network, sizeof network);
     fprintf(s->out, "%s: %s\n", title,
             s->options->backward ? subject->about_backward : subject->about);
     fprintf(s->out, "simulated on %s, no rank was started%s%s\n", s->machine.name,

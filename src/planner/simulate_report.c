@@ -74,7 +74,7 @@ static void fill_words(const fo_planner_simulation *s, texts *t)
              o->ranks == 1 ? "" : "s");
     fo_planner_simulate_sizes(s, t->subtitle, sizeof t->subtitle);
     fo_planner_simulate_verdict(s, t->verdict, sizeof t->verdict);
-    fo_planner_simulate_network(s, t->network, sizeof t->network);
+    fo_planner_simulate_network(&s->machine.network, s->nodes > 1, t->network, sizeof t->network);
     snprintf(t->machine, sizeof t->machine, "%s%s%s", s->machine.name,
              s->machine.about[0] ? "; " : "", s->machine.about);
     snprintf(t->ranks, sizeof t->ranks, "%d on %d machine%s", o->ranks, s->nodes,

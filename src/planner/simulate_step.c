@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "flashoverlap/simulate.h"
 #include "planner/print.h"
+#include "planner/simulate_links.h"
+#include "planner/step.h"
+#include "sim/profile.h"
 
 static const char *const recomputes[] = {"none", "selective", "full"};
 
@@ -95,25 +98,78 @@ static fo_status read_model(const fo_simulate_step_options *o, fo_model_sizes *m
 
 /* ---- the split -------------------------------------------------------------------------------------- */
 
+/* "--tp 2 x --pp 3 = 6": those that were given. */
+static void put_given(const fo_step_options *given, int64_t product, char *text, size_t size)
+{
+    const struct {
+        const char *option;
+        int value;
+    } sizes[] = {{"tp", given->tp}, {"dp", given->dp}, {"pp", given->pp}};
+    size_t used = 0;
+    int count = 0;
+    text[0] = '\0';
+    for (int i = 0; i < 3 && used < size; i++)
+        if (sizes[i].value)
+            used += (size_t)snprintf(text + used, size - used, "%s--%s %d", count++ ? " x " : "",
+                                     sizes[i].option, sizes[i].value);
+    if (count > 1 && used < size)
+        snprintf(text + used, size - used, " = %lld", (long long)product);
+}
+
 static fo_status read_split(const fo_simulate_step_options *o, fo_step_options *step)
 {
     int ranks = o->ranks, *unknown = !step->dp ? &step->dp : !step->tp ? &step->tp : &step->pp;
     bool follows = ranks > 0 && *unknown == 0;
+    char given[128];
     step->tp = step->tp ? step->tp : 1;
     step->dp = step->dp ? step->dp : 1;
     step->pp = step->pp ? step->pp : 1;
-    int64_t product = (int64_t)step->tp * step->dp * step->pp;
+    int64_t product = (int64_t)step->tp * step->dp;
+    product = product > INT32_MAX ? product : product * step->pp;
     if (follows && ranks % product == 0) {
         *unknown = (int)(ranks / product);
         return FO_OK;
     }
     if (!ranks || (!follows && product == ranks))
         return FO_OK;
-    return fo_base_error(
-        FO_INVALID,
-        "--ranks %d can't be split into --tp %d x --dp %d x --pp %d = %lld%s, expected %s", ranks,
-        step->tp, step->dp, step->pp, (long long)product, follows ? " or a multiple of it" : "",
-        follows ? "a number of ranks that this divides" : "that product, or one of them left out");
+    put_given(&o->step, product, given, sizeof given);
+    if (follows)
+        return fo_base_error(FO_INVALID,
+                             "--ranks %d is no multiple of %s, expected e.g. --ranks %lld", ranks,
+                             given,
+                             (long long)(ranks > product ? ranks / product * product : product));
+    return fo_base_error(FO_INVALID,
+                         "--ranks %d is not %s, expected that product, or one of them left out",
+                         ranks, given);
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------ */
+
+static fo_status read_machine(const fo_simulate_step_options *o, fo_sim_machine *machine)
+{
+    fo_status status = fo_sim_profile_read(o->step.machine, machine);
+    if (status != FO_OK)
+        return status;
+    if (o->outer.bytes_per_s > 0 && !machine->network.locals)
+        return fo_base_error(
+            FO_INVALID,
+            "--outer is the link between machines, but %s is one machine; expected "
+            "a profile of several, such as h100-sxm-ndr, or --link",
+            machine->name);
+    fo_planner_simulate_links(&machine->network, o->link.bytes_per_s > 0 ? &o->link : NULL,
+                              o->outer.bytes_per_s > 0 ? &o->outer : NULL);
+    return FO_OK;
+}
+
+static fo_status run(const fo_sim_machine *machine, const fo_step_options *step,
+                     fo_step_report *report)
+{
+    fo_planner_prices *prices;
+    fo_status status = fo_planner_prices_create(machine, &prices);
+    if (status == FO_OK)
+        status = fo_planner_step_run(prices, step, FO_PLANNER_COMPARE | FO_PLANNER_EXPLAIN, report);
+    fo_planner_prices_free(prices);
+    return status;
 }
 
 /* ---- text ------------------------------------------------------------------------------------------- */
@@ -173,8 +229,11 @@ static void put_figures(const fo_step_report *r, FILE *out)
     put_time("step time: ", r->step_s, "", out);
     put_against("; nothing overlapped ", r->none_s, r->step_s, out);
     put_against("; with data slicing ", r->slice_s, r->step_s, out);
-    fprintf(out, "\nrate: %.0f tokens/s, MFU %.1f %%, HFU %.1f %%\n", r->tokens_per_s, 100 * r->mfu,
-            100 * r->hfu);
+    fprintf(out, "\nrate: %.0f tokens/s, MFU %.1f %%, HFU %.1f %%%s\n", r->tokens_per_s,
+            100 * r->mfu, 100 * r->hfu,
+            r->hfu > 1 ? " (attention counts whole, its masked half is skipped)" : "");
+    if (r->why[0])
+        fprintf(out, "%s\n", r->why);
     put_time("of the busiest rank: computing ", r->compute_s, ", ", out);
     put_time("optimizer ", r->optimizer_s, ", exposed ", out);
     put_time("", r->tp_exposed_s, " (tp), ", out);
@@ -242,13 +301,21 @@ static void put_losses(const fo_step_report *r, FILE *out)
             fprintf(out, "%s: %s\n", r->rows[i].name, r->rows[i].why);
 }
 
+static void put_network(const fo_sim_network *network, FILE *out)
+{
+    char text[256];
+    fo_planner_simulate_network(network, network->locals > 0, text, sizeof text);
+    fprintf(out, "link: %s\n", text);
+}
+
 static void print_text(const fo_simulate_step_options *o, const fo_step_options *step,
-                       const fo_step_report *r, FILE *out)
+                       const fo_sim_network *network, const fo_step_report *r, FILE *out)
 {
     fprintf(out, "training step of %s on %d x %s, simulated; no rank was started\n",
             step->model.name, step->tp * step->dp * step->pp, r->machine);
     put_model(step, out);
     put_split(step, out);
+    put_network(network, out);
     put_figures(r, out);
     put_table(r, out);
     if (o->explain)
@@ -306,6 +373,17 @@ static void put_json_settings(const fo_step_options *o, const fo_step_report *r,
     fo_planner_print_text(p, "overlap", o->overlap ? o->overlap : "auto");
 }
 
+static void put_json_network(const fo_sim_network *n, fo_planner_print *p)
+{
+    bool outer = n->locals > 0;
+    fo_planner_print_real(p, "link_bytes_per_s",
+                          n->link.bytes_per_s > 0 ? n->link.bytes_per_s : NAN);
+    fo_planner_print_real(p, "link_latency_s", n->link.latency_s);
+    fo_planner_print_real(p, "outer_bytes_per_s",
+                          outer && n->outer.bytes_per_s > 0 ? n->outer.bytes_per_s : NAN);
+    fo_planner_print_real(p, "outer_latency_s", outer ? n->outer.latency_s : NAN);
+}
+
 static void put_json_figures(const fo_step_report *r, fo_planner_print *p)
 {
     const real_field fields[] = {{"step_s", r->step_s},
@@ -327,6 +405,7 @@ static void put_json_figures(const fo_step_report *r, fo_planner_print *p)
                                  {"activation_bytes", r->activation_bytes}};
     put_reals(p, fields, sizeof fields / sizeof *fields);
     fo_planner_print_truth(p, "fits", r->fits);
+    fo_planner_print_text(p, "why", r->why[0] ? r->why : NULL);
     fo_planner_print_count(p, "events", (double)r->events);
 }
 
@@ -352,11 +431,12 @@ static void put_json_row(const fo_step_row *row, bool explain, FILE *out)
 }
 
 static void print_json(const fo_simulate_step_options *o, const fo_step_options *step,
-                       const fo_step_report *r, FILE *out)
+                       const fo_sim_network *network, const fo_step_report *r, FILE *out)
 {
     fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
     fputc('{', out);
     put_json_settings(step, r, &p);
+    put_json_network(network, &p);
     put_json_figures(r, &p);
     fputs(",\n \"operations\": [", out);
     for (int i = 0; i < r->row_count; i++) {
@@ -383,6 +463,7 @@ static fo_status check(const fo_simulate_step_options *o)
 fo_status fo_simulate_step(const fo_simulate_step_options *o, FILE *out)
 {
     fo_step_options step = o->step;
+    fo_sim_machine machine = {.memory = NULL};
     fo_step_report *report = calloc(1, sizeof *report);
     if (!report)
         return fo_base_error(FO_NO_MEMORY, "no memory for a step");
@@ -392,9 +473,13 @@ fo_status fo_simulate_step(const fo_simulate_step_options *o, FILE *out)
     if (status == FO_OK)
         status = read_split(o, &step);
     if (status == FO_OK)
-        status = fo_step_simulate(&step, report);
+        status = read_machine(o, &machine);
     if (status == FO_OK)
-        (o->format == FO_BENCH_JSON ? print_json : print_text)(o, &step, report, out);
+        status = run(&machine, &step, report);
+    if (status == FO_OK)
+        (o->format == FO_BENCH_JSON ? print_json : print_text)(o, &step, &machine.network, report,
+                                                               out);
+    fo_sim_machine_free(&machine);
     free(report);
     if (status == FO_OK && (fflush(out) || ferror(out)))
         status = fo_base_error(FO_IO, "the figures can't be written");

@@ -89,8 +89,14 @@ fo_status fo_planner_simulate_subject_check(const fo_simulate_options *o,
         status = check_size("batch", o->batch, wide);
     if (status == FO_OK && !o->rows)
         status = check_size("context", o->context, wide);
-    if (status == FO_OK)
-        status = check_size("rows", fo_planner_simulate_subject_rows(o), long_);
+    if (status == FO_OK && o->rows)
+        status = check_size("rows", o->rows, long_);
+    if (status == FO_OK && !o->rows && o->batch > long_ / o->context)
+        return fo_base_error(FO_INVALID,
+                             "--batch %lld x --context %lld are more than %lld tokens, expected "
+                             "--batch of at most %lld",
+                             (long long)o->batch, (long long)o->context, (long long)long_,
+                             (long long)(long_ / o->context));
     if (status == FO_OK && o->ffn)
         status = check_size("ffn", o->ffn, wide);
     if (status == FO_OK && subject->has_sequences)

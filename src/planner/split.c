@@ -9,6 +9,8 @@
 
 enum { MOST_RANKS = 1 << 24, MOST_ROWS = 1 << 24 };
 
+static const double slowest = 1e-3; /* a rank that is slower has stopped */
+
 static int64_t up(int64_t size, int64_t parts)
 {
     return (size + parts - 1) / parts;
@@ -103,37 +105,55 @@ static fo_status check_pp(const fo_step_options *o)
     return FO_OK;
 }
 
-static fo_status check_batch(const fo_step_options *o, int64_t context)
+/* Only what divides is named: one replica, or one sequence at a time, forbids nothing. */
+static fo_status bad_batch(const fo_step_options *o, int64_t whole)
 {
-    int64_t at_once = o->dp * o->micro_batch, micro_batches = o->batch / at_once;
-    int64_t whole = (micro_batches ? micro_batches : 1) * at_once;
-    int64_t rounds = up(micro_batches, o->pp) * o->pp * at_once;
-    if (o->batch % at_once)
-        return fo_base_error(FO_INVALID,
-                             "step: a batch of %lld sequences does not divide into dp %d x "
-                             "micro_batch %lld, expected e.g. batch %lld",
-                             (long long)o->batch, o->dp, (long long)o->micro_batch,
-                             (long long)whole);
-    if (o->interleave > 1 && micro_batches % o->pp)
-        return fo_base_error(FO_INVALID,
-                             "step: %lld micro-batches do not divide into interleaved rounds of pp "
-                             "%d, expected e.g. batch %lld, or interleave 1",
-                             (long long)micro_batches, o->pp, (long long)rounds);
-    if (context < 1)
-        return fo_base_error(FO_INVALID, "step: context is %lld, expected 1 or more",
-                             (long long)context);
+    char parts[96];
+    if (o->micro_batch == 1)
+        snprintf(parts, sizeof parts, "dp %d", o->dp);
+    else if (o->dp == 1)
+        snprintf(parts, sizeof parts, "micro_batch %lld", (long long)o->micro_batch);
+    else
+        snprintf(parts, sizeof parts, "dp %d x micro_batch %lld = %lld", o->dp,
+                 (long long)o->micro_batch, (long long)(o->dp * o->micro_batch));
+    return fo_base_error(FO_INVALID,
+                         "step: a batch of %lld sequence%s does not divide by %s, expected e.g. "
+                         "batch %lld",
+                         (long long)o->batch, o->batch == 1 ? "" : "s", parts, (long long)whole);
+}
+
+static fo_status check_context(const fo_step_options *o, int64_t context)
+{
+    if (context < 1 || context > MOST_ROWS)
+        return fo_base_error(FO_INVALID, "step: context is %lld, expected 1 to %d",
+                             (long long)context, MOST_ROWS);
     if (o->model.positions && context > o->model.context)
         return fo_base_error(
             FO_INVALID,
             "step: context is %lld, but %s has a table of %lld positions; expected "
             "at most that",
             (long long)context, o->model.name, (long long)o->model.context);
-    if (context > MOST_ROWS || o->micro_batch > MOST_ROWS / context)
+    if (o->micro_batch > MOST_ROWS / context)
         return fo_base_error(FO_INVALID,
                              "step: micro_batch %lld x context %lld are more than %d tokens at a "
                              "time, expected micro_batch %lld",
                              (long long)o->micro_batch, (long long)context, MOST_ROWS,
-                             (long long)(MOST_ROWS / context > 0 ? MOST_ROWS / context : 1));
+                             (long long)(MOST_ROWS / context));
+    return FO_OK;
+}
+
+static fo_status check_batch(const fo_step_options *o)
+{
+    int64_t at_once = o->dp * o->micro_batch, micro_batches = o->batch / at_once;
+    int64_t whole = (micro_batches ? micro_batches : 1) * at_once;
+    int64_t rounds = up(micro_batches, o->pp) * o->pp * at_once;
+    if (o->batch % at_once)
+        return bad_batch(o, whole);
+    if (o->interleave > 1 && micro_batches % o->pp)
+        return fo_base_error(FO_INVALID,
+                             "step: %lld micro-batches do not divide into interleaved rounds of pp "
+                             "%d, expected e.g. batch %lld, or interleave 1",
+                             (long long)micro_batches, o->pp, (long long)rounds);
     return FO_OK;
 }
 
@@ -142,10 +162,9 @@ static fo_status check_slow(const fo_step_options *o)
     if (o->slow_rank < -1 || o->slow_rank >= o->tp)
         return fo_base_error(FO_INVALID, "step: slow_rank is %d of tp %d, expected -1 to %d",
                              o->slow_rank, o->tp, o->tp - 1);
-    if (o->slow_rank >= 0 && !(o->slow_speed > 0 && o->slow_speed <= 1))
-        return fo_base_error(FO_INVALID,
-                             "step: slow_speed is %g, expected more than 0 and at most 1, e.g. 0.5",
-                             o->slow_speed);
+    if (o->slow_rank >= 0 && !(o->slow_speed >= slowest && o->slow_speed <= 1))
+        return fo_base_error(FO_INVALID, "step: slow_speed is %g, expected %g to 1, e.g. 0.5",
+                             o->slow_speed, slowest);
     return FO_OK;
 }
 
@@ -208,7 +227,9 @@ fo_status fo_planner_split_make(const fo_step_options *options, int locals, fo_p
     if (status == FO_OK)
         status = check_pp(options);
     if (status == FO_OK)
-        status = check_batch(options, split->context);
+        status = check_context(options, split->context);
+    if (status == FO_OK)
+        status = check_batch(options);
     if (status == FO_OK)
         status = check_slow(options);
     if (status == FO_OK)

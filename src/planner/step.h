@@ -6,8 +6,10 @@
 #include "planner/prices.h"
 
 /* One step on the prices' machine (options->machine is not looked at). `how`: as in prices.h; without
- * FO_PLANNER_COMPARE none_s and slice_s are step_s, without FO_PLANNER_EXPLAIN the rows' losses are 0. Costs what is
- * not in the table yet, and micro-batches x pp x interleave passes of a pipeline. As fo_step_simulate. */
+ * FO_PLANNER_COMPARE none_s and slice_s are step_s, without FO_PLANNER_EXPLAIN losses of operations are 0; with
+ * FO_PLANNER_CLOSED there are no rows, and every operation has its own best strategy. Costs what is not in the table
+ * yet, and micro-batches x pp x interleave passes of a pipeline for every step that is compared. As
+ * fo_step_simulate. */
 fo_status fo_planner_step_run(fo_planner_prices *prices, const fo_step_options *options,
                               unsigned how, fo_step_report *report);
 

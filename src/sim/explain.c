@@ -1,5 +1,7 @@
 /* Where the time above the bound goes: one effect after another is taken away, and the rest is run again. */
-#include "sim/operation.h"
+#include "sim/explain.h"
+
+#include <math.h>
 
 #include "sim/operation_state.h"
 
@@ -36,35 +38,55 @@ static void without_slicing(fo_sim_state *s)
     s->unsliced = true;
 }
 
+/* What is left above the bound, of a machine without some effects. */
+static double gap_of(const fo_sim_report *report)
+{
+    return fmax(0, report->total_s - report->bound_s);
+}
+
+/* An effect costs what the gap falls by without it: the bound has the latency once, and what both fall by is no loss.
+ * An effect that something else hides costs nothing; where the gap is larger without it, because the bound falls by
+ * more or because messages come in another order, it hid something, and what it hid is what comes after it. */
 fo_status fo_sim_operation_explain(const fo_sim_machine *machine, const fo_sim_operation *operation,
                                    fo_sim_report *report)
 {
     static void (*const without[])(fo_sim_state *) = {without_imbalance, without_contention,
                                                       without_overhead, without_latency,
                                                       without_slicing};
-    fo_sim_losses *losses = &report->losses;
-    double *parts[] = {&losses->imbalance, &losses->contention, &losses->overhead, &losses->latency,
-                       &losses->slicing};
+    fo_sim_losses losses = {0};
+    double *parts[] = {&losses.imbalance, &losses.contention, &losses.overhead, &losses.latency,
+                       &losses.slicing};
     fo_sim_state state;
-    fo_sim_report before = {0}, after;
-    double total_s;
+    fo_sim_report left;
+    double total_s, gap = 0;
     fo_status status = fo_sim_state_make(machine, operation, &state);
     if (status == FO_OK)
         status = fo_sim_state_run(&state, &total_s, report);
     if (status == FO_OK)
-        before = *report;
+        gap = gap_of(report);
     state.operation.watch = NULL;
     for (int i = 0; status == FO_OK && i < 5; i++) {
         without[i](&state);
-        status = fo_sim_state_run(&state, &total_s, &after);
+        status = fo_sim_state_run(&state, &total_s, &left);
         if (status != FO_OK)
             break;
-        /* the bound has the latency once; what it falls by was no loss */
-        *parts[i] = before.total_s - after.total_s - (before.bound_s - after.bound_s);
-        before = after;
+        *parts[i] = fmax(0, gap - gap_of(&left));
+        gap -= *parts[i];
     }
+    losses.tail = gap;
     if (status == FO_OK)
-        losses->tail = before.total_s - before.bound_s;
+        report->losses = losses;
+    fo_sim_state_free(&state);
+    return status;
+}
+
+fo_status fo_sim_explain_least(const fo_sim_machine *machine, const fo_sim_operation *operation,
+                               double *least_s)
+{
+    fo_sim_state state;
+    fo_status status = fo_sim_state_make(machine, operation, &state);
+    if (status == FO_OK)
+        *least_s = fo_sim_state_least_s(&state);
     fo_sim_state_free(&state);
     return status;
 }

@@ -1,14 +1,14 @@
 /* Profiles by name or from a file. The shipped ones are part of the library (cmake/profiles.cmake). */
 #include "sim/profile.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "sim/shipped.h"
 
-enum { BYTES_MOST = 16 << 20, NAMES_MOST = 64 };
+enum { BYTES_MOST = 16 << 20 };
 
 static bool is_file(const char *word)
 {
@@ -42,36 +42,13 @@ static fo_status unknown(const char *word)
                          word, names);
 }
 
-static fo_status read_stream(const char *path, FILE *file, char **text, size_t *bytes)
-{
-    char *memory = malloc(BYTES_MOST + 1);
-    if (!memory)
-        return fo_base_error(FO_NO_MEMORY, "no memory for profile '%s'", path);
-    *bytes = fread(memory, 1, BYTES_MOST + 1, file);
-    if (ferror(file) || *bytes > BYTES_MOST) {
-        fo_status status =
-            ferror(file)
-                ? fo_base_error(FO_IO, "profile '%s' can't be read (%s)", path, strerror(errno))
-                : fo_base_error(FO_INVALID,
-                                "profile '%s' has more than %d bytes, expected a JSON "
-                                "file as `flashoverlap calibrate --out` writes it",
-                                path, BYTES_MOST);
-        free(memory);
-        return status;
-    }
-    *text = memory;
-    return FO_OK;
-}
-
 static fo_status read_file(const char *path, fo_sim_machine *machine)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return fo_base_error(FO_IO, "profile '%s' can't be opened (%s)", path, strerror(errno));
-    fo_status status = read_stream(path, file, &text, &bytes);
-    fclose(file);
+    char *text;
+    size_t bytes;
+    fo_status status =
+        fo_base_file_read("profile", path, BYTES_MOST,
+                          "a JSON file as `flashoverlap calibrate --out` writes it", &text, &bytes);
     if (status == FO_OK)
         status = fo_sim_profile_parse(path, text, bytes, machine);
     free(text);

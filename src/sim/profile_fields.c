@@ -10,26 +10,29 @@
 
 enum { MOST = INT_MAX };
 
+/* Of a rate: less would make times that are no numbers any more. */
+static const double least_part = 1e-6;
+
 static const fo_sim_profile_field device_fields[] = {
-    {"bf16_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.flops_per_s[FO_BF16]), 0, 1e24, true,
+    {"bf16_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.flops_per_s[FO_BF16]), 1, 1e24, false,
      false, "271e12"},
-    {"f32_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.flops_per_s[FO_F32]), 0, 1e24, true, false,
-     "19.5e12"},
-    {"bf16_peak_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.peak_flops_per_s[FO_BF16]), 0, 1e24,
-     true, false, "312e12"},
-    {"f32_peak_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.peak_flops_per_s[FO_F32]), 0, 1e24,
-     true, false, "19.5e12"},
+    {"f32_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.flops_per_s[FO_F32]), 1, 1e24, false,
+     false, "19.5e12"},
+    {"bf16_peak_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.peak_flops_per_s[FO_BF16]), 1, 1e24,
+     false, false, "312e12"},
+    {"f32_peak_flops_per_s", FO_SIM_PROFILE_NUMBER, AT(device.peak_flops_per_s[FO_F32]), 1, 1e24,
+     false, false, "19.5e12"},
     {"efficiency_by_rows", FO_SIM_PROFILE_CURVE, AT(device.by_rows), 0, 1e15, true, false,
      "[[64, 0.35], [256, 0.85], [8192, 1]]"},
     {"efficiency_by_width", FO_SIM_PROFILE_CURVE, AT(device.by_width), 0, 1e15, true, false,
      "[[512, 0.32], [4096, 0.94]]"},
     {"launch_s", FO_SIM_PROFILE_NUMBER, AT(device.launch_s), 0, 3600, false, false, "5e-6"},
-    {"memory_bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(device.memory_bytes_per_s), 0, 1e24, true,
+    {"memory_bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(device.memory_bytes_per_s), 1, 1e24, false,
      false, "2.0e12"},
-    {"epilogue_bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(device.epilogue_bytes_per_s), 0, 1e24, true,
+    {"epilogue_bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(device.epilogue_bytes_per_s), 1, 1e24, false,
      false, "30e9"},
-    {"memory_bytes", FO_SIM_PROFILE_NUMBER, AT(device.memory_bytes), 0, 1e24, true, false, "80e9"},
-    {"attention_efficiency", FO_SIM_PROFILE_NUMBER, AT(device.attention_efficiency), 0, 1, true,
+    {"memory_bytes", FO_SIM_PROFILE_NUMBER, AT(device.memory_bytes), 1, 1e24, false, false, "80e9"},
+    {"attention_efficiency", FO_SIM_PROFILE_NUMBER, AT(device.attention_efficiency), 1e-6, 1, false,
      false, "0.65"},
     {"units", FO_SIM_PROFILE_WHOLE, AT(device.units), 1, 1e6, false, false, "108"},
     {"tile_m", FO_SIM_PROFILE_WHOLE, AT(device.tile_m), 1, 65536, false, false, "128"},
@@ -42,7 +45,7 @@ static const fo_sim_profile_field device_fields[] = {
 
 static const fo_sim_profile_field network_fields[] = {
     {"topology", FO_SIM_PROFILE_TOPOLOGY, AT(network.topology), 0, 0, false, true, "\"switch\""},
-    {"bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(network.link.bytes_per_s), 0, 1e24, false, true,
+    {"bytes_per_s", FO_SIM_PROFILE_RATE, AT(network.link.bytes_per_s), 1, 1e24, false, true,
      "235e9"},
     {"latency_s", FO_SIM_PROFILE_NUMBER, AT(network.link.latency_s), 0, 3600, false, true, "2e-6"},
     {"efficiency", FO_SIM_PROFILE_CURVE, AT(network.link.efficiency), 0, 1e15, true, false,
@@ -52,7 +55,7 @@ static const fo_sim_profile_field network_fields[] = {
 };
 
 static const fo_sim_profile_field outer_fields[] = {
-    {"bytes_per_s", FO_SIM_PROFILE_NUMBER, AT(network.outer.bytes_per_s), 0, 1e24, false, true,
+    {"bytes_per_s", FO_SIM_PROFILE_RATE, AT(network.outer.bytes_per_s), 1, 1e24, false, true,
      "23.5e9"},
     {"latency_s", FO_SIM_PROFILE_NUMBER, AT(network.outer.latency_s), 0, 3600, false, true, "5e-6"},
     {"efficiency", FO_SIM_PROFILE_CURVE, AT(network.outer.efficiency), 0, 1e15, true, false,
@@ -98,8 +101,10 @@ static fo_status read_number(const fo_sim_profile_reader *reader, const fo_sim_p
 {
     char expected[96];
     double x = json_number_value(value);
-    if (!json_is_number(value) || !in_range(field, x)) {
-        snprintf(expected, sizeof expected, "a number %s %g and at most %g",
+    bool none = field->kind == FO_SIM_PROFILE_RATE && x == 0;
+    if (!json_is_number(value) || (!in_range(field, x) && !none)) {
+        snprintf(expected, sizeof expected, "%sa number %s %g and at most %g",
+                 field->kind == FO_SIM_PROFILE_RATE ? "0 or " : "",
                  field->positive ? "above" : "of at least", field->least, field->most);
         return fo_sim_profile_wrong(reader, path, value, expected, field->example);
     }
@@ -158,14 +163,14 @@ static bool read_point(const fo_sim_profile_field *field, const json_t *pair, do
         return false;
     *x = json_number_value(first);
     *y = json_number_value(second);
-    return in_range(field, *x) && *x > before && *y > 0 && *y <= 1;
+    return in_range(field, *x) && *x > before && *y >= least_part && *y <= 1;
 }
 
 static fo_status read_curve(const fo_sim_profile_reader *reader, const fo_sim_profile_field *field,
                             const char *path, const json_t *value)
 {
     static const char expected[] =
-        "1 to 32 pairs [size, efficiency], sizes ascending, efficiencies above 0 and at most 1";
+        "1 to 32 pairs [size, efficiency], sizes ascending, efficiencies of 1e-6 to 1";
     fo_sim_curve *curve = place(reader, field);
     size_t count = json_array_size(value);
     if (!json_is_array(value) || count < 1 || count > FO_SIM_POINTS)
@@ -204,6 +209,7 @@ static fo_status read_value(const fo_sim_profile_reader *reader, const fo_sim_pr
                             const char *path, const json_t *value)
 {
     switch (field->kind) {
+    case FO_SIM_PROFILE_RATE:
     case FO_SIM_PROFILE_NUMBER: return read_number(reader, field, path, value);
     case FO_SIM_PROFILE_WHOLE:
     case FO_SIM_PROFILE_WHOLE64: return read_whole(reader, field, path, value);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "sim/profile_parse.h"
 
 static const char *const dtypes[] = {[FO_F32] = "f32", [FO_BF16] = "bf16", NULL};
@@ -360,6 +361,8 @@ static fo_status read_group(const fo_sim_profile_reader *reader, const json_t *r
              json_string_value(json_object_get(root, "date")),
              json_string_value(json_object_get(root, "processor")), (int)v[0], kernel,
              json_string_value(json_object_get(group, "transport")));
+    fo_base_file_quotable(machine->name);
+    fo_base_file_quotable(machine->about);
     return FO_OK;
 }
 

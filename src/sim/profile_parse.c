@@ -112,9 +112,13 @@ static fo_status check_network(const fo_sim_profile_reader *reader, const json_t
 
 /* ---- the whole -------------------------------------------------------------------------------------- */
 
+/* One line, that is printed as it is. */
 static bool is_text(const json_t *value, size_t room)
 {
     const char *text = json_string_value(value);
+    for (const char *at = text; at && *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            return false;
     return text && text[0] && strlen(text) < room;
 }
 
@@ -123,10 +127,10 @@ static fo_status read_names(const fo_sim_profile_reader *reader, const json_t *r
     fo_sim_machine *machine = reader->machine;
     const json_t *name = json_object_get(root, "name"), *about = json_object_get(root, "about");
     if (!is_text(name, sizeof machine->name))
-        return fo_sim_profile_wrong(reader, "name", name, "a text of 1 to 63 bytes",
+        return fo_sim_profile_wrong(reader, "name", name, "a text of 1 to 63 bytes in one line",
                                     "\"a100-sxm\"");
     if (!is_text(about, sizeof machine->about))
-        return fo_sim_profile_wrong(reader, "about", about, "a text of 1 to 127 bytes",
+        return fo_sim_profile_wrong(reader, "about", about, "a text of 1 to 127 bytes in one line",
                                     "\"8 A100 SXM on an NVSwitch\"");
     snprintf(machine->name, sizeof machine->name, "%s", json_string_value(name));
     snprintf(machine->about, sizeof machine->about, "%s", json_string_value(about));

@@ -19,6 +19,7 @@ typedef struct fo_sim_profile_reader {
 
 typedef enum fo_sim_profile_kind {
     FO_SIM_PROFILE_NUMBER,  /* double */
+    FO_SIM_PROFILE_RATE,    /* double, or 0: takes no time */
     FO_SIM_PROFILE_WHOLE,   /* int */
     FO_SIM_PROFILE_WHOLE64, /* int64_t */
     FO_SIM_PROFILE_FLAG,    /* bool */

@@ -31,6 +31,16 @@ static fo_status check_sizes(const fo_train_options *o, const fo_plan_file *file
     return FO_OK;
 }
 
+static fo_status other_type(const fo_train_options *o, const char *option, fo_dtype planned,
+                            fo_dtype given)
+{
+    return fo_base_error(FO_INVALID,
+                         "--plan %s was made for %s %s, this run has %s; expected the same: --%s "
+                         "%s, or another plan",
+                         o->plan, option, fo_dtype_name(planned), fo_dtype_name(given), option,
+                         fo_dtype_name(planned));
+}
+
 static fo_status check_words(const fo_train_options *o, const fo_plan_file *file)
 {
     if (file->pp != 1)
@@ -45,12 +55,8 @@ static fo_status check_words(const fo_train_options *o, const fo_plan_file *file
             "plan again with --recompute none",
             o->plan);
     if (file->dtype != o->dtype)
-        return fo_base_error(FO_INVALID, "--plan %s was made for --dtype %s, this run has %s",
-                             o->plan, fo_dtype_name(file->dtype), fo_dtype_name(o->dtype));
-    if (file->wire != o->wire)
-        return fo_base_error(FO_INVALID, "--plan %s was made for --wire %s, this run has %s",
-                             o->plan, fo_dtype_name(file->wire), fo_dtype_name(o->wire));
-    return FO_OK;
+        return other_type(o, "dtype", file->dtype, o->dtype);
+    return file->wire == o->wire ? FO_OK : other_type(o, "wire", file->wire, o->wire);
 }
 
 static fo_status check_strategies(const fo_train_options *o, const fo_plan_file *file)

@@ -124,6 +124,60 @@ expect_error 1 "$work/nowhere"
 run sample --checkpoint "$work/nowhere"
 expect_error 1 "$work/nowhere"
 
+# ---- files of settings: 2 when what they say makes no sense, 1 when they can't be read ---------------------
+# settings CODE SENTENCE... : of each kind of file, the one at $path
+settings()
+{
+    run simulate step --machine h100-sxm --tp 8 --batch 8 --model "$path"
+    expect_error "$@"
+    run simulate row --machine "$path"
+    expect_error "$@"
+    run plan --machine "$path"
+    expect_error "$@"
+    run train "${tiny[@]}" --plan "$path"
+    expect_error "$@"
+    run train "${tiny[@]}" --profile "$path"
+    expect_error "$@"
+    run bench row --profile "$path"
+    expect_error "$@"
+}
+path=$work/settings.json
+settings 1 "$path can't be opened" "expected"
+mkdir "$path"
+settings 1 "$path is a directory" "expected"
+rmdir "$path"
+mkfifo "$path"
+settings 1 "$path is a named pipe" "expected"
+rm "$path"
+truncate -s 100G "$path" # of holes
+settings 2 "$path has more than" "expected"
+rm "$path"
+ln -s /dev/zero "$path"
+settings 1 "$path is not a regular file" "expected"
+rm "$path"
+: >"$path"
+settings 2 "$path is empty" "expected"
+for text in ' ' '{' 'nonsense' '[' '"x"' '7' '[]' '{}' '{"a": 1e400}' '{"a": NaN}' '{"a": 1,5}' '{"a": 1, "a": 1}' \
+    '{"a": 99999999999999999999999}' "$(printf '[%.0s' {1..5000})" $'\xff\xfe{}' $'\xef\xbb\xbf{}' '{"\u001b[31m\n": 1}'; do
+    printf '%s' "$text" >"$path"
+    settings 2 "$path: " "expected"
+    [[ "$err" != *$'\x1b'* ]] || fail "$command_line: a control character in: $err"
+done
+printf '{"a": 1\0}' >"$path"
+settings 2 "$path: " "expected"
+
+# --profile is a file that calibrate wrote, never the name of a machine to simulate
+for verb in "train ${tiny[*]}" "bench row"; do
+    # shellcheck disable=SC2086
+    run $verb --profile h100-sxm
+    expect_error 2 "--profile is 'h100-sxm', expected a file that \`flashoverlap calibrate --out FILE\` wrote" \
+        "go with simulate and plan"
+done
+[ -z "$(find . -maxdepth 1 -name 'wisdom-*' -newer "$work/text")" ] || fail "wisdom was kept in the current folder"
+cp "$source_folder/profiles/cpu-host.json" "$work/mine" # whatever a file is called
+(cd "$work" && "$program" train "${tiny[@]}" --profile mine >/dev/null 2>"$work/.err") ||
+    fail "--profile mine: $(<"$work/.err")"
+
 # ---- a disk that is full: known to rank 0 alone, while others wait for it -----------------------------
 for transport in shm self; do
     run train "${tiny[@]}" --ranks 3 --transport $transport --log /dev/full

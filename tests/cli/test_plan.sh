@@ -43,10 +43,22 @@ expect_error 2 "--plan $work/plan.json was made for batch 8, this run has 4"
 run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --tp 4
 expect_error 2 "was made for tp 2, this run has 4"
 run train "${tiny[@]}" --batch 8 --plan "$work/none.json"
-expect_error 1 "$work/none.json can't be read"
+expect_error 1 "plan $work/none.json can't be opened"
 sed 's/"tp": 2/"tp": 3/' "$work/plan.json" >"$work/odd.json"
 run train "${tiny[@]}" --batch 8 --plan "$work/odd.json"
 expect_error 2 "ranks is 4, but tp 3 x dp 2 x pp 1 are 6"
+
+# what a plan says of strategies and --overlap would contradict each other; a tp that is the plan's own does not
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --overlap none
+expect_error 2 "--plan $work/plan.json and --overlap none both say" "expected one of them"
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --overlap flash
+expect_error 2 "both say how operations overlap"
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --dp 4
+expect_error 2 "was made for dp 2, this run has 4; expected the same: --dp 2, or another plan"
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --tp 2 --dp 2
+expect_code 0
+run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --dtype bf16
+expect_error 2 "was made for dtype f32, this run has bf16; expected the same: --dtype f32"
 
 # ---- input that makes no sense -------------------------------------------------------------------------
 run plan --model gpt5
@@ -54,15 +66,25 @@ expect_error 2 "model 'gpt5' is unknown" llama3-70b
 run plan --machine abacus
 expect_error 2 "machine 'abacus' is unknown" h100-sxm
 run plan --ranks 7 --tp 2
-expect_error 2 "are not the 7 ranks"
+expect_error 2 "tp 2 does not divide 7 ranks"
+run plan --ranks 8 --tp 3
+expect_error 2 "tp 3 does not divide 8 ranks, expected e.g. tp 2"
+[[ "$err" != *dp* && "$err" != *pp* ]] || fail "$command_line names what nobody gave: $err"
+run plan --ranks 8 --micro-batch 48
+expect_error 2 "micro_batch 48 leaves no way to split 8 ranks" "micro_batch 32"
 run plan --model llama3-405b --ranks 8
 expect_error 2 "GB a rank on 8 ranks" "expected at most 72.0 GB"
 run plan --recompute some
 expect_error 2 "--recompute is 'some', expected least, none, selective or full"
 run plan --model "$work/text"
-expect_error 1 "no JSON"
-run plan --model gpt2 --ranks 2 --out "$work/no/such/plan.json"
+expect_error 2 "$work/text: the beginning, line 1" "expected JSON" config.json
+# where it can't be written is known before the search: this one would take its time and find nothing that fits
+run plan --model llama3-405b --ranks 8 --out "$work/no/such/plan.json"
 expect_error 1 "$work/no/such/plan.json"
+run plan --model gpt2 --ranks 2 --out "$work"
+expect_error 1 "$work is a directory"
+leftovers=$(find "$work" -name '.tmp-*')
+[ -z "$leftovers" ] || fail "left over: $leftovers"
 ln -s "$work/target" "$work/link.json"
 run plan --model gpt2 --ranks 2 --out "$work/link.json"
 expect_code 1

@@ -129,6 +129,12 @@ run simulate row --machine a100-sxm --chakra "$work/file"
 expect_error 1 "$work/file" "is no folder"
 run simulate row --machine a100-sxm --trace "$work/nowhere/t.json"
 expect_error 1 "$work/nowhere/t.json"
+run simulate row --machine a100-sxm --ranks 2048 --rows 4096 --overlap none --chakra "$work/many"
+expect_error 2 "--chakra writes a file a rank" "at most 1024 ranks"
+[ ! -e "$work/many" ] || fail "a folder was made for traces that are not written"
+[ -z "$out" ] || fail "$command_line: simulated before it was asked whether the files can be: $out"
+run simulate row --machine a100-sxm --chakra "$work/$(printf 'x%.0s' {1..4000})"
+expect_error 2 "--chakra: the path of the folder has"
 run simulate row --machine a100-sxm --trace "$work/x" --report "$work/x"
 expect_error 2 "expected a file each"
 [ ! -e "$work/x" ] || fail "a file was made before it was known whether it can be"
@@ -151,6 +157,24 @@ run simulate step --machine h100-sxm --ranks 8 --tp 8 --layers 4 --dim 2048 --he
 expect_code 0
 expect_out "tp 8 x dp 1 x pp 1" "ffn 8192"
 
+# links instead of the profile's
+run "${step[@]}" --json
+profile_s=$(number step_s <"$work/.out")
+run "${step[@]}" --outer 1GB/s,5us --json
+expect_code 0
+expect_out '"outer_bytes_per_s": 1e+09'
+awk -v a="$profile_s" -v b="$(number step_s <"$work/.out")" 'BEGIN { exit !(b > 1.05 * a) }' ||
+    fail "a slow link between machines costs nothing"
+run "${step[@]}" --link 20GB/s,5us,mesh
+expect_code 0
+expect_out "link: mesh, 20.0 GB/s, 5.0 us; between machines 48.5 GB/s"
+run simulate step --model llama3-8b --machine h100-sxm --tp 8 --batch 8 --outer 1GB/s
+expect_error 2 "h100-sxm is one machine" "or --link"
+run "${step[@]}" --link auto:0.5
+expect_error 2 "--link auto: follows from one operation's one link"
+run simulate row --machine a100-sxm --outer auto:0.5
+expect_error 2 "--outer auto:"
+
 # ---- what makes no sense -----------------------------------------------------------------------------
 run simulate
 expect_error 2 "expected row, column, mlp, attention or step"
@@ -170,6 +194,26 @@ run simulate row --machine a100-sxm --slow-rank 3
 expect_error 2 "--slow-rank is '3'" "3:0.8"
 run simulate row --machine a100-sxm --slow-rank 9:0.5
 expect_error 2 "rank 9 of 8"
+for slow in 1:0 1:-1 1:nan 1:inf 1:1e308 1:1e-308 1:1e-4 -1:0.5 1.5:0.5 ' 1:0.5' 1: :0.5 1:0,5 99999999999999999999:0.5; do
+    run simulate row --machine a100-sxm --slow-rank="$slow"
+    expect_error 2 "--slow-rank is '$slow', expected a rank and its speed"
+done
+for slow in 1:0.001 1:1000; do
+    run simulate row --machine a100-sxm --slow-rank $slow --csv
+    expect_code 0
+    [[ "$out" != *inf* && "$out" != *nan* ]] || fail "$command_line: $out"
+done
+run "${step[@]}" --slow-rank 8:0.5
+expect_error 2 "slow_rank is 8 of tp 8"
+run "${step[@]}" --slow-rank 1:2
+expect_error 2 "slow_speed is 2, expected 0.001 to 1"
+run simulate row --machine a100-sxm --link 1e-300B/s
+expect_error 2 "--link is '1e-300B/s'"
+run simulate row --machine a100-sxm --transfer 1e-300s
+expect_error 2 "--transfer is '1e-300s'"
+run simulate row --machine h100-sxm --rows 1 --overlap none,slice:2
+expect_code 0
+expect_out "nothing that was simulated overlaps"
 run simulate attention --machine a100-sxm --heads 3
 expect_error 2 "--dim 1024 can't be split into 3 heads"
 run simulate row --machine a100-sxm --link 1GB/s --transfer 3ms
@@ -183,7 +227,10 @@ expect_error 2 "--model is missing"
 run simulate step --machine h100-sxm --model llama9
 expect_error 2 llama9 llama3-70b
 run "${step[@]}" --ranks 100
-expect_error 2 "--ranks 100" "tp 8"
+expect_error 2 "--ranks 100 is no multiple of --tp 8 x --pp 4 = 32, expected e.g. --ranks 96"
+[[ "$err" != *--dp* ]] || fail "$command_line names what nobody gave: $err"
+run simulate attention --machine a100-sxm --batch 1000000000 --context 1000000000
+expect_error 2 "--batch 1000000000 x --context 1000000000" "--batch of at most 1000"
 run "${step[@]}" --dp 3
 expect_error 2 "--ranks 64" "expected that product"
 run simulate step --model llama3-70b

@@ -157,6 +157,10 @@ static void bad_fields(void **state)
             "'tie_word_embeddings'", "a text", ": false");
     refused(llama, "\"pretraining_tp\": 1", "\"num_experts\": 8", "'num_experts' is unknown",
             "nearest", "");
+    /* what is quoted stays one line and leaves terminals alone */
+    refused(llama, "\"pretraining_tp\": 1", "\"a\\nb\\u001b[31m\": 8", "'a?b?[31m' is unknown",
+            "nearest", "");
+    refused(gpt2, "\"gpt2\"", "\"\\u001b[2J\"", "'model_type' is '?[2J'", "qwen2", "");
 }
 
 static void bad_files(void **state)
@@ -167,14 +171,18 @@ static void bad_files(void **state)
     const char *path = scratch_path(s, "large.json");
     memset(large, ' ', sizeof large);
     scratch_write(path, large, sizeof large);
-    expect_fails(fo_model_sizes_read(path, &model), FO_FORMAT, "more than 1048576 bytes");
+    expect_fails(fo_model_sizes_read(path, &model), FO_INVALID, "more than 1048576 bytes");
     expect_fails(fo_model_sizes_read("/nowhere/config.json", &model), FO_IO,
                  "/nowhere/config.json");
     expect_fails(fo_model_sizes_read(s->folder, &model), FO_IO, s->folder);
-    expect_fails(fo_planner_config_parse("c", "{\"a\": 1, \"a\": 2}", 16, &model), FO_FORMAT,
-                 "duplicate");
+    expect_fails(fo_planner_config_parse("c", "{\"a\": 1, \"a\": 2}", 16, &model), FO_INVALID,
+                 "c: a, line 1: duplicate");
     expect_fails(fo_planner_config_parse("c", "[1]", 3, &model), FO_INVALID, "a list");
-    expect_fails(fo_planner_config_parse("c", "", 0, &model), FO_FORMAT, "line 1");
+    expect_fails(fo_planner_config_parse("c", "", 0, &model), FO_INVALID, "line 1");
+    expect_fails(fo_planner_config_parse("c", "{\"n_embd\": 1e400}", 17, &model), FO_INVALID,
+                 "c: n_embd, line 1");
+    expect_fails(fo_planner_config_parse("c", "\xef\xbb\xbf{}", 5, &model), FO_INVALID,
+                 "a byte order mark");
     expect_fails(fo_model_sizes_read("llama4-70b", &model), FO_INVALID, "'llama4-70b' is unknown");
     for (const char *const *name = fo_model_sizes_presets(); *name; name++)
         expect_fails(fo_model_sizes_read("llama4-70b", &model), FO_INVALID, *name);

@@ -179,6 +179,12 @@ static void rhythm(void **state)
         expect_ok(fo_planner_pipeline_run(&c.p, &short_s, short_cut));
         if (fabs(short_s - exact_s) > 1e-3 * exact_s)
             fail_msg("case %d: %g, expected %g", (int)key, short_s, exact_s);
+        for (int stage = 0; stage < c.p.stages; stage++) { /* no stage has more to do than time */
+            double once = 0;
+            for (int j = stage; j < c.p.stages * c.p.chunks; j += c.p.stages)
+                once += c.forward[j] + c.backward[j];
+            assert_true(short_s >= (double)c.p.micro_batches * once * (1 - 1e-12));
+        }
         for (int j = 0; j < c.p.stages * c.p.chunks; j++)
             assert_true(fabs(short_cut[j].end_s - exact[j].end_s) < 2e-3 * exact_s);
     }

@@ -141,12 +141,67 @@ static void gradients(void **state)
         double slowed = fo_planner_replicas_reduced_s(&r, ends, end_s);
         assert_true(slowed >= found - 1e-12 && slowed <= found + computed * 0.3 + 1e-12);
         r.contention = 0;
-        r.busy = 0.5; /* half of the link */
-        assert_true(fo_planner_replicas_reduced_s(&r, ends, end_s) >= found);
         near(fo_planner_replicas_gradients_s(&r, 0),
-             2 * 4 * fo_planner_split_parameters(&s, 0) * (s.options.dp - 1) / s.options.dp /
+             4 * fo_planner_split_parameters(&s, 0) * (s.options.dp - 1) / s.options.dp /
                  r.link.bytes_per_s,
-             1e-9, "all of a stage at half the rate");
+             1e-9, "all of a stage");
+    }
+}
+
+/* A link that belongs to the tp group for a part of the time in which something is computed, tick by tick: layers in
+ * equal times, their buckets one after another, the table's last. */
+static double ticking(const fo_planner_replicas *r, double end_s)
+{
+    int64_t layers = fo_planner_split_layers(r->split, 0), next = 0;
+    double ring = (r->split->options.dp - 1.0) / r->split->options.dp / r->link.bytes_per_s;
+    double layer = 4 * ring * fo_planner_split_layer_parameters(r->split);
+    double table = 4 * ring * fo_planner_split_end_parameters(r->split, 0);
+    double tick = (end_s + layer * (double)layers + table) / 100000, t = 0, left = 0;
+    while (next < layers || t < end_s || left > 0) {
+        while (next < layers && t >= end_s * (double)(next + 1) / (double)layers)
+            left += ++next == layers ? layer + table : layer;
+        left = fmax(0, left - (t < end_s ? tick * (1 - r->busy) : tick));
+        t += tick;
+    }
+    return t;
+}
+
+/* Replicas that share the link of the tp group get what it leaves, and all of it when nothing is computed any more:
+ * behind the backward pass they take no longer than after it, and a faster pass makes no step slower. */
+static void shared_link(void **state)
+{
+    (void)state;
+    for (uint64_t key = 1; key <= 60; key++) {
+        fo_planner_split s;
+        fo_sim_curve curve = {0};
+        make("llama3-8b", 4, 4, 1, 1, 0, &s);
+        double end_s = uniform(key, 1, 0.05, 0.5), before = 0;
+        fo_planner_pipeline_end end = {0, end_s};
+        fo_planner_replicas r = {.split = &s,
+                                 .link = {uniform(key, 0, 1e10, 3e11), 0, &curve, false},
+                                 .busy = uniform(key, 2, 0, 1)};
+        double found = fo_planner_replicas_reduced_s(&r, &end, &end_s);
+        near(found, ticking(&r, end_s), 1e-3, "gradients on a shared link");
+        for (int tenths = 0; tenths <= 10; tenths++) {
+            double forward_s = end_s / 2, ready_s;
+            r.busy = 0.1 * tenths;
+            found = fo_planner_replicas_reduced_s(&r, &end, &end_s);
+            assert_true(found >= before);
+            assert_true(found <= end_s + fo_planner_replicas_gradients_s(&r, 0) + 1e-12);
+            before = found;
+            fo_planner_replicas_ready_s(&r, &forward_s, &ready_s);
+            assert_true(ready_s <= fo_planner_replicas_parameters_s(&r, 0) + 1e-12);
+        }
+        double transfer_s = 0.3 * end_s; /* of the tp group, however long it computes */
+        before = 0;
+        for (int tenths = 3; tenths <= 10; tenths++) {
+            double computed_s = 0.1 * tenths * end_s;
+            fo_planner_pipeline_end ends = {0, computed_s};
+            r.busy = transfer_s / computed_s;
+            found = fo_planner_replicas_reduced_s(&r, &ends, &computed_s);
+            assert_true(found >= before - 1e-12);
+            before = found;
+        }
     }
 }
 
@@ -188,6 +243,6 @@ static void parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(links), cmocka_unit_test(gradients),
-                                       cmocka_unit_test(parameters)};
+                                       cmocka_unit_test(shared_link), cmocka_unit_test(parameters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

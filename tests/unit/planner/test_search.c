@@ -118,7 +118,7 @@ static void test_says_what_forbids(void **state)
     o = options_of("gpt2", "h100-sxm", 7, 4);
     o.step.tp = 2;
     assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
-    assert_non_null(strstr(fo_last_error(), "are not the 7 ranks"));
+    assert_non_null(strstr(fo_last_error(), "tp 2 does not divide 7 ranks, expected e.g. tp 1"));
     o.step.machine = "abacus";
     assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
     assert_non_null(strstr(fo_last_error(), "h100-sxm"));
@@ -127,6 +127,89 @@ static void test_says_what_forbids(void **state)
     o = options_of("gpt2", "h100-sxm", 4, 4);
     o.memory_part = 0;
     assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+}
+
+/* The sentence names what was given and what would do instead, and nothing that nobody gave. */
+static void test_names_the_size(void **state)
+{
+    static const struct {
+        const char *model;
+        int ranks, tp, dp, pp, interleave;
+        int64_t batch, micro_batch, context;
+        const char *says, *instead, *unsaid;
+    } cases[] = {
+        {"gpt2", 8, 3, 0, 0, 0, 64, 0, 0, "tp 3 does not divide 8 ranks", "e.g. tp 2", "dp"},
+        {"gpt2", 8, 0, 0, 3, 0, 64, 0, 0, "pp 3 does not divide 8 ranks", "e.g. pp 2", "tp"},
+        {"gpt2", 8, 0, 3, 0, 0, 64, 0, 0, "dp 3 does not divide 8 ranks", "e.g. dp 2", "tp"},
+        {"gpt2", 8, 3, 0, 2, 0, 64, 0, 0, "tp 3 x pp 2 = 6 do not divide 8", "e.g. tp 2", "dp"},
+        {"gpt2", 8, 2, 2, 3, 0, 64, 0, 0, "= 12 are not the 8 ranks", "left out", "micro"},
+        {"gpt2", 8, 0, 0, 0, 7, 64, 0, 0, "interleave 7 leaves no way", "interleave 6", "tp"},
+        {"gpt2", 8, 0, 0, 0, 17, 64, 0, 0, "interleave is 17", "at most 16", "tp"},
+        {"gpt2", 8, 0, 0, 0, 0, 64, 48, 0, "micro_batch 48 leaves no way", "micro_batch 32", "tp"},
+        {"gpt2", 8, 8, 0, 0, 0, 64, 48, 0, "not divide by micro_batch 48", "batch 48", "dp"},
+        {"gpt2", 8, 1, 0, 1, 0, 5, 0, 0, "batch of 5 sequences", "batch 8", "micro"},
+        {"gpt2", 8, 0, 8, 0, 0, 12, 1, 0, "does not divide by dp 8", "batch 8", "micro"},
+        {"gpt2", 13, 0, 0, 0, 0, 64, 0, 0, "13 ranks can't be split", "12 ranks or batch 52", "tp"},
+        {"gpt2", 1048573, 0, 0, 0, 0, 64, 0, 0, "1048573 ranks can't be", " ranks or", "tp"},
+        {"gpt2", 13, 0, 0, 13, 0, 64, 0, 0, "pp is 13, but gpt2 has 12 layers", "at most 12", "tp"},
+        {"gpt2", 16, 16, 0, 0, 0, 64, 0, 0, "tp is 16, but gpt2 has 12 heads", "at most 12", "dp"},
+        {"gpt2", 8, 0, 0, 0, 0, 64, 0, 1025, "context is 1025", "1024 positions", "tp"},
+        {"gpt2", 8, 0, 0, 0, 0, 64, 0, 99999999, "context is 99999999", "1 to 16777216", "tp"},
+    };
+    static fo_search_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fo_search_options o =
+            options_of(cases[i].model, "h100-sxm", cases[i].ranks, cases[i].batch);
+        o.step.tp = cases[i].tp;
+        o.step.dp = cases[i].dp;
+        o.step.pp = cases[i].pp;
+        o.step.interleave = cases[i].interleave;
+        o.step.micro_batch = cases[i].micro_batch;
+        o.step.context = cases[i].context;
+        assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+        const char *said = fo_last_error();
+        char word[16];
+        snprintf(word, sizeof word, " %s ", cases[i].unsaid);
+        if (!strstr(said, cases[i].says) || !strstr(said, cases[i].instead) || strstr(said, word))
+            fail_msg("case %zu: %s", i, said);
+    }
+}
+
+/* What a sentence says would do does. */
+static void test_what_it_offers_works(void **state)
+{
+    static fo_search_result result;
+    int refused = 0;
+    (void)state;
+    for (int tp = 0; tp <= 6; tp++)
+        for (int pp = 0; pp <= 5; pp++)
+            for (int micro = 0; micro <= 6; micro += 3) {
+                fo_search_options o = options_of("gpt2", "h100-sxm", 12, 8);
+                o.step.tp = tp;
+                o.step.pp = pp;
+                o.step.micro_batch = micro;
+                if (fo_search_run(&o, &result) == FO_OK)
+                    continue;
+                const char *offer = strstr(fo_last_error(), "expected e.g. ");
+                char name[32] = "";
+                long long value = 0;
+                refused++;
+                if (!offer || sscanf(offer, "expected e.g. %31s %lld", name, &value) != 2)
+                    continue; /* more than one size is wrong */
+                if (strcmp(name, "tp") == 0)
+                    o.step.tp = (int)value;
+                else if (strcmp(name, "pp") == 0)
+                    o.step.pp = (int)value;
+                else if (strcmp(name, "micro_batch") == 0)
+                    o.step.micro_batch = value;
+                else
+                    o.step.batch = value;
+                if (fo_search_run(&o, &result) != FO_OK)
+                    fail_msg("tp %d pp %d micro %d, %s %lld: %s", tp, pp, micro, name, value,
+                             fo_last_error());
+            }
+    assert_true(refused > 20);
 }
 
 /* ---- plan files ------------------------------------------------------------------------------------------ */
@@ -206,6 +289,14 @@ static void test_refuses(void **state)
         {"mlp forward", "qkv forward", "names an operation again"},
         {"\"step_s\":0.25", "\"step_s\":null", "step_s is null"},
         {"]}", "],}", "line 1"},
+        {"\"batch\":8", "\"batch\":7", "batch is 7, which dp 2 x micro_batch 4 does not divide"},
+        {"\"layers\":12", "\"layers\":1e400", "layers, line 1"},
+        {"\"gpt2\"", "\"\"", "model is empty"},
+        {"\"gpt2\"", "\"a\\u001b[31m\"", "model has a control character"},
+        {"\"tp\":2", "\"tp\":2,\"t\\nq\":1", "t?q is unknown, expected one of format, "},
+        {"qkv forward", "", "operations[0].name is empty"},
+        {"mlp forward", "qkv forward", "operations[1].name names"},
+        {"\"operations\":[{", "\"operations\":[],\"x\":[{", "x is unknown"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -215,11 +306,30 @@ static void test_refuses(void **state)
         assert_non_null(at);
         snprintf(text, sizeof text, "%.*s%s%s", (int)(at - example), example, cases[i].instead,
                  at + strlen(cases[i].found));
-        assert_int_not_equal(fo_plan_file_parse("bad.json", text, strlen(text), &file), FO_OK);
+        assert_int_equal(fo_plan_file_parse("bad.json", text, strlen(text), &file), FO_INVALID);
         if (!strstr(fo_last_error(), cases[i].says) || !strstr(fo_last_error(), "bad.json"))
             fail_msg("case %zu: expected '%s' in: %s", i, cases[i].says, fo_last_error());
         assert_int_equal(file.ranks, 77);
     }
+}
+
+/* A plan that says nothing of how anything overlaps is none. */
+static void test_empty_operations(void **state)
+{
+    char text[2048];
+    fo_plan_file file = {.ranks = 77}, again;
+    (void)state;
+    const char *at = strstr(example, "\"operations\":");
+    snprintf(text, sizeof text, "%.*s\"operations\": []}", (int)(at - example), example);
+    assert_int_equal(fo_plan_file_parse("bad.json", text, strlen(text), &file), FO_INVALID);
+    const char *shown = strstr(fo_last_error(), "operations is an empty list, expected e.g. [{");
+    assert_non_null(shown);
+    assert_int_equal(file.ranks, 77);
+    /* the example it shows is a valid one */
+    snprintf(text, sizeof text, "%.*s\"operations\": %s}", (int)(at - example), example,
+             strstr(shown, "[{"));
+    assert_int_equal(fo_plan_file_parse("good.json", text, strlen(text), &again), FO_OK);
+    assert_int_equal(again.operation_count, 1);
 }
 
 static void test_mutations(void **state)
@@ -243,13 +353,11 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_fastest),
-        cmocka_unit_test(test_keeps_what_is_given),
-        cmocka_unit_test(test_says_what_forbids),
-        cmocka_unit_test(test_reads_the_example),
-        cmocka_unit_test(test_writes_what_it_reads),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_finds_the_fastest),    cmocka_unit_test(test_keeps_what_is_given),
+        cmocka_unit_test(test_says_what_forbids),    cmocka_unit_test(test_names_the_size),
+        cmocka_unit_test(test_what_it_offers_works), cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_writes_what_it_reads), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_empty_operations),     cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

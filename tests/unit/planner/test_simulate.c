@@ -328,6 +328,47 @@ static void test_verdict(void **state)
     free(text);
 }
 
+/* What is said to overlap overlaps: one row, or fewer rows than a tile, leave nothing to slice. */
+static void test_nothing_overlaps(void **state)
+{
+    static const struct {
+        const char *subject, *overlap;
+        bool backward;
+        int64_t rows;
+        const char *says;
+    } thin[] = {
+        {"row", "none,slice:2", false, 1, "nothing that was simulated overlaps"},
+        {"row", "slice:8", false, 1, "nothing that was simulated overlaps"},
+        {"row", "slice:1", false, 4096, "nothing that was simulated overlaps"},
+        {"mlp", "none,slice:4,auto", false, 1, "nothing that was simulated overlaps"},
+        {"column", "none,slice:2", false, 64, "nothing that was simulated overlaps"},
+        {"column", "none,direct", false, 1, "though nothing overlaps"},
+        {"mlp", "none,none+apart", false, 4096, "only none was simulated"},
+        {"row", "none,slice:2,none+apart", true, 1, NULL},
+        {"row", "none,slice:2", false, 65536, "verlap"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof thin / sizeof *thin; i++) {
+        fo_status status;
+        fo_simulate_options o = small(thin[i].subject, 8);
+        o.machine = "h100-sxm";
+        o.backward = thin[i].backward;
+        o.overlap = thin[i].overlap;
+        o.rows = thin[i].rows;
+        o.format = FO_BENCH_TEXT;
+        char *text = printed(&o, &status);
+        if (!thin[i].says) { /* "+apart" is no form of it */
+            assert_null(text);
+            continue;
+        }
+        assert_non_null(text);
+        if (!strstr(text, thin[i].says) ||
+            (thin[i].rows < 4096 && strstr(text, "the fastest strategy that overlaps")))
+            fail_msg("case %zu: %s", i, text);
+        free(text);
+    }
+}
+
 /* ---- what makes no sense ---------------------------------------------------------------------------- */
 
 static void test_refusals(void **state)
@@ -368,8 +409,11 @@ static void test_refusals(void **state)
     o.slow_rank = 4;
     refused(&o, "rank 4 of 4, expected 0 to 3");
     o.slow_rank = 1;
-    o.slow_speed = 0;
-    refused(&o, "a speed of 0");
+    static const double speeds[] = {0, -1, 1e-308, 1e308, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+        o.slow_speed = speeds[i];
+        refused(&o, "expected 0.001 to 1000");
+    }
     o = good;
     o.link_ratio = 0.5;
     o.transfer_s = 1;
@@ -403,11 +447,17 @@ static void test_notes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figures),    cmocka_unit_test(test_none_is_implied),
-        cmocka_unit_test(test_same_again), cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_links),      cmocka_unit_test(test_slow_rank),
-        cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_verdict),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_none_is_implied),
+        cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_slow_rank),
+        cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_nothing_overlaps),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
