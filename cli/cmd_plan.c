@@ -6,6 +6,7 @@
 #include "flashoverlap/search.h"
 #include "flashoverlap/trace.h"
 
+static const char usual[] = "llama3-70b";
 static const char *const recomputes[] = {"none", "selective", "full"};
 
 /* The words of the options that are not the library's numbers. */
@@ -16,7 +17,12 @@ typedef struct words {
 
 static fo_status prepare(fo_search_options *o, const words *w)
 {
-    fo_status status = fo_model_sizes_read(w->model, &o->step.model);
+    fo_model_sizes given = o->step.model;
+    bool stated = given.layers || given.dim || given.ffn || given.heads || given.kv_heads ||
+                  given.vocabulary || given.gated;
+    given.context = o->step.context;
+    fo_status status =
+        fo_model_sizes_resolve(w->model || stated ? w->model : usual, &given, &o->step.model);
     o->recompute_given = strcmp(w->recompute, "least") != 0;
     for (int r = 0; r < 3; r++)
         if (strcmp(w->recompute, recomputes[r]) == 0)
@@ -49,14 +55,15 @@ static fo_status run(const fo_search_options *o, const words *w)
 int cmd_plan(int argc, char **argv)
 {
     fo_search_options o;
-    words w = {.model = "llama3-70b", .recompute = "least"};
+    words w = {.recompute = "least"};
     int code;
     fo_search_defaults(&o);
     o.ranks = 8;
     o.step.machine = "h100-sxm";
     o.step.batch = 64;
     const cli_option options[] = {
-        {CLI_TEXT, "model", &w.model, "NAME", "a preset, or a Hugging Face config.json", 0, 0},
+        {CLI_TEXT, "model", &w.model, "NAME",
+         "a preset, or a Hugging Face config.json [llama3-70b]", 0, 0},
         {CLI_TEXT, "machine", &o.step.machine, "NAME", "a profile that is built in, or a file", 0,
          0},
         {CLI_INT, "ranks", &o.ranks, "N", "of the whole cluster", 1, 1 << 20},
@@ -64,6 +71,14 @@ int cmd_plan(int argc, char **argv)
         {CLI_INT64, "context", &o.step.context, "N", "tokens of one; 0: the model's", 0, 1e9},
         {CLI_DTYPE, "dtype", &o.step.dtype, "TYPE", "of computation, f32 or bf16", 0, 0},
         {CLI_DTYPE, "wire", &o.step.wire, "TYPE", "of travelling partial sums", 0, 0},
+        {CLI_SECTION, "Sizes, instead of the model's or of a model", NULL, NULL, NULL, 0, 0},
+        {CLI_INT64, "layers", &o.step.model.layers, "N", "of the model", 1, 1e6},
+        {CLI_INT64, "dim", &o.step.model.dim, "N", "width", 1, 1e9},
+        {CLI_INT64, "ffn", &o.step.model.ffn, "N", "hidden features of the MLP; 0: 4 dim", 0, 1e9},
+        {CLI_INT64, "heads", &o.step.model.heads, "N", "of attention", 1, 1e6},
+        {CLI_INT64, "kv-heads", &o.step.model.kv_heads, "N", "0: as heads", 0, 1e6},
+        {CLI_INT64, "vocabulary", &o.step.model.vocabulary, "N", "entries", 1, 1e9},
+        {CLI_FLAG, "gated", &o.step.model.gated, NULL, "SwiGLU: three matrices in the MLP", 0, 0},
         {CLI_SECTION, "What is chosen, unless it is given", NULL, NULL, NULL, 0, 0},
         {CLI_INT, "tp", &o.step.tp, "N", "tensor-parallel ranks; 0: chosen", 0, 1 << 20},
         {CLI_INT, "dp", &o.step.dp, "N", "replicas; 0: chosen", 0, 1 << 20},

@@ -91,6 +91,9 @@ int cli_end(const char *verb, fo_status status)
     if (status == FO_OK)
         return EXIT_DONE;
     const char *sentence = fo_last_error();
+    size_t length = strlen(verb);
+    if (!strncmp(sentence, verb, length) && !strncmp(sentence + length, ": ", 2))
+        sentence += length + 2; /* the library says for whom, too */
     cli_complain(verb, *sentence ? sentence : fo_status_text(status));
     if (status == FO_INTERRUPTED)
         return EXIT_INTERRUPTED;

@@ -123,6 +123,21 @@ section "Failures" \
     "Short training runs broken at random moments, 50 times in each way (an hour)."
 command_line bash tools/failures.sh --program build/flashoverlap --repeat 50
 
+section "Predicted against measured" \
+    "Every operator in all its forms under every strategy, predicted and measured side by side: two ranks that compute over \
+an emulated link, four and eight ranks of an emulated device; transfers of a quarter to twice the computation. Chosen is \
+what is predicted to be fastest; regret: how much faster the fastest was."
+command_line bash bench/predict.sh --build build --repeat 9
+
+section "Predictions for machines that are not here" \
+    "Published steps of Megatron-LM, the paper's MLP, a layer that is better not overlapped, and what predicting costs: a \
+step of 4,096 ranks, a plan for 1,024."
+command_line bash bench/megatron.sh build
+command_line flashoverlap simulate mlp --machine flashoverlap-paper --ranks 4 --batch 32 --context 4096 --dim 4096 \
+    --ffn 16384 --overlap none,slice:8,flash
+command_line flashoverlap simulate mlp --machine h100-sxm --ranks 8 --batch 1 --context 4096 --dim 4096 --ffn 16384
+command_line bash bench/planning.sh build
+
 # ---- running them ------------------------------------------------------------------------------------------
 chosen() # number
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks (Debian, Ubuntu). Silent and offline when nothing is
-# missing. Words: text (the default training text), lint (formatter and linter), bench (valgrind), browser
+# missing. Words: text (the default training text), lint (formatter and linter), bench (valgrind, time), browser
 # (headless Chromium, for the test of the report), mpi (Open MPI and MPICH, for ranks on other machines).
 set -euo pipefail
 
@@ -43,7 +43,10 @@ find_missing()
             need_command clang-format clang-format
             need_command clang-tidy clang-tidy
             ;;
-        bench) need_command valgrind valgrind ;;
+        bench)
+            need_command valgrind valgrind
+            need_command /usr/bin/time time
+            ;;
         browser)
             command -v chromium-browser google-chrome >/dev/null 2>&1 || need_command chromium chromium
             ;;

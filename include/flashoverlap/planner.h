@@ -31,6 +31,12 @@ typedef struct fo_model_sizes {
  * unknown preset (the known ones are listed), or a field that is missing, negative, mis-typed or unknown, with its path
  * and a valid example; the file is not JSON. FO_IO. */
 fo_status fo_model_sizes_read(const char *word, fo_model_sizes *model);
+/* The same with sizes that were stated beside it, or instead of it (word NULL): what is not 0 or false in `given` takes
+ * the place of what the name says. kv_heads, head_dim and ffn follow from the others where nobody states them: heads,
+ * dim / heads, 4 dim. FO_INVALID besides: a size is missing (layers, dim, heads, vocabulary, context), heads that do
+ * not divide dim. *model is then unchanged. */
+fo_status fo_model_sizes_resolve(const char *word, const fo_model_sizes *given,
+                                 fo_model_sizes *model);
 /* Names of the presets, NULL after the last. */
 const char *const *fo_model_sizes_presets(void);
 /* Parameters, all and those of the embedding tables. */

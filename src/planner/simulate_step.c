@@ -19,83 +19,6 @@ void fo_simulate_step_defaults(fo_simulate_step_options *options)
     options->step.tp = options->step.dp = options->step.pp = 0;
 }
 
-/* ---- the model -------------------------------------------------------------------------------------- */
-
-static void put_over(int64_t *size, int64_t given)
-{
-    if (given)
-        *size = given;
-}
-
-/* What was set on its own takes the place of what the name says; the context is the step's. */
-static void put_sizes_over(fo_model_sizes *model, const fo_model_sizes *given)
-{
-    put_over(&model->layers, given->layers);
-    put_over(&model->dim, given->dim);
-    put_over(&model->ffn, given->ffn);
-    put_over(&model->vocabulary, given->vocabulary);
-    put_over(&model->heads, given->heads);
-    put_over(&model->kv_heads, given->kv_heads);
-    put_over(&model->head_dim, given->head_dim);
-    model->gated |= given->gated;
-    model->tied |= given->tied;
-    model->positions |= given->positions;
-    model->biases |= given->biases;
-}
-
-/* What follows from other sizes, where nobody said it. */
-static void fill_sizes(fo_model_sizes *model, const fo_model_sizes *given)
-{
-    if (!given->kv_heads && (given->heads || !model->kv_heads))
-        model->kv_heads = model->heads;
-    if (!given->head_dim && (given->dim || given->heads || !model->head_dim) && model->heads > 0)
-        model->head_dim = model->dim / model->heads;
-    if (!given->ffn && (given->dim || !model->ffn))
-        model->ffn = 4 * model->dim;
-    if (!model->name[0])
-        snprintf(model->name, sizeof model->name, "a model");
-}
-
-/* Without a name all of these must have been said. */
-static fo_status check_sizes(const fo_model_sizes *model)
-{
-    const struct {
-        const char *option;
-        int64_t value;
-    } sizes[] = {{"layers", model->layers},
-                 {"dim", model->dim},
-                 {"heads", model->heads},
-                 {"vocabulary", model->vocabulary},
-                 {"context", model->context}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1)
-            return fo_base_error(FO_INVALID,
-                                 "--model is missing, and so is --%s; expected a model, such as "
-                                 "--model llama3-70b or a config.json, or all sizes",
-                                 sizes[i].option);
-    return FO_OK;
-}
-
-static fo_status read_model(const fo_simulate_step_options *o, fo_model_sizes *model)
-{
-    const fo_model_sizes *given = &o->step.model;
-    *model = *given;
-    fo_status status = o->model ? fo_model_sizes_read(o->model, model) : check_sizes(given);
-    if (status != FO_OK)
-        return status;
-    if (o->model)
-        put_sizes_over(model, given);
-    bool follows = !given->head_dim && (given->dim || given->heads); /* heads of dim / heads */
-    int64_t nearest = model->heads > 0 ? (model->dim / model->heads + 1) * model->heads : 0;
-    if (follows && model->heads > 0 && model->dim % model->heads)
-        return fo_base_error(FO_INVALID,
-                             "--dim %lld can't be split into %lld heads, expected a multiple of "
-                             "--heads, such as %lld",
-                             (long long)model->dim, (long long)model->heads, (long long)nearest);
-    fill_sizes(model, given);
-    return FO_OK;
-}
-
 /* ---- the split -------------------------------------------------------------------------------------- */
 
 /* "--tp 2 x --pp 3 = 6": those that were given. */
@@ -469,7 +392,7 @@ fo_status fo_simulate_step(const fo_simulate_step_options *o, FILE *out)
         return fo_base_error(FO_NO_MEMORY, "no memory for a step");
     fo_status status = check(o);
     if (status == FO_OK)
-        status = read_model(o, &step.model);
+        status = fo_model_sizes_resolve(o->model, &o->step.model, &step.model);
     if (status == FO_OK)
         status = read_split(o, &step);
     if (status == FO_OK)

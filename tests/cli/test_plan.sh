@@ -21,6 +21,16 @@ expect_code 0
 valid_json <"$work/.out" || fail "$command_line: not JSON: $out"
 expect_out '"figures": "simulated"' '"tp": ' '"none_s": ' '"operations": ['
 
+# ---- a model by its sizes ----
+run plan --layers 2 --dim 64 --heads 4 --vocabulary 256 --context 32 --machine cpu-host --ranks 2 --batch 4 --dtype f32 --json
+expect_code 0
+expect_out '"figures": "simulated"'
+run plan --model gpt2 --layers 24 --ranks 2 --machine h100-sxm
+expect_code 0
+expect_out "gpt2, changed on 2 x h100-sxm"
+run plan --layers 2
+expect_error 2 "--model is missing, and so is --dim"
+
 # ---- a plan that is followed ---------------------------------------------------------------------------
 cat >"$work/config.json" <<'J'
 {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 256, "n_positions": 16}
@@ -66,6 +76,7 @@ expect_error 2 "model 'gpt5' is unknown" llama3-70b
 run plan --machine abacus
 expect_error 2 "machine 'abacus' is unknown" h100-sxm
 run plan --ranks 7 --tp 2
+[[ "$err" == "flashoverlap plan: tp 2"* ]] || fail "$command_line says for whom twice: $err"
 expect_error 2 "tp 2 does not divide 7 ranks"
 run plan --ranks 8 --tp 3
 expect_error 2 "tp 3 does not divide 8 ranks, expected e.g. tp 2"

@@ -190,6 +190,42 @@ static void bad_files(void **state)
 }
 
 /* Reports are written as JSON and tables: a name must not break them, nor be cut in the middle of nothing. */
+/* Sizes beside a name, and without one. */
+static void stated(void **state)
+{
+    (void)state;
+    fo_model_sizes nothing = {0}, given = {.layers = 24}, small, model;
+    expect_ok(fo_model_sizes_read("gpt2", &small));
+    expect_ok(fo_model_sizes_resolve("gpt2", &nothing, &model));
+    assert_string_equal(model.name, "gpt2");
+    assert_true(fo_model_sizes_parameters(&model) == fo_model_sizes_parameters(&small));
+    given.layers = small.layers;
+    expect_ok(fo_model_sizes_resolve("gpt2", &given, &model));
+    assert_string_equal(model.name, "gpt2");
+    given.layers = 2 * small.layers;
+    expect_ok(fo_model_sizes_resolve("gpt2", &given, &model));
+    assert_string_equal(model.name, "gpt2, changed");
+    assert_int_equal(model.layers, 24);
+    assert_int_equal(model.ffn, small.ffn);
+    given = (fo_model_sizes){.dim = 1536};
+    expect_ok(fo_model_sizes_resolve("gpt2", &given, &model));
+    assert_int_equal(model.ffn, 4 * 1536);
+    assert_int_equal(model.head_dim, 1536 / small.heads);
+    given = (fo_model_sizes){.layers = 2, .dim = 64, .heads = 4, .vocabulary = 256, .context = 32};
+    expect_ok(fo_model_sizes_resolve(NULL, &given, &model));
+    assert_int_equal(model.ffn, 256);
+    assert_int_equal(model.kv_heads, 4);
+    assert_int_equal(model.head_dim, 16);
+    fo_model_sizes kept = model;
+    given.vocabulary = 0;
+    expect_fails(fo_model_sizes_resolve(NULL, &given, &model), FO_INVALID, "--vocabulary");
+    given.vocabulary = 256;
+    given.dim = 66;
+    expect_fails(fo_model_sizes_resolve(NULL, &given, &model), FO_INVALID, "such as 68");
+    expect_fails(fo_model_sizes_resolve("gpt9", &nothing, &model), FO_INVALID, "gpt2");
+    assert_memory_equal(&model, &kept, sizeof kept);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -213,6 +249,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(families, scratch_setup, scratch_teardown),
         cmocka_unit_test(bad_fields),
         cmocka_unit_test_setup_teardown(bad_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test(stated),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
