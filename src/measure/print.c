@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fields.h"
 #include "flashoverlap/calibrate.h"
 #include "flashoverlap/job.h"
 #include "measure/print.h"
@@ -76,15 +77,6 @@ void fo_measure_print_link(const fo_measure_result *result, char *text, size_t s
 
 /* ---- text -------------------------------------------------------------------------------------------- */
 
-static const char *cell(double value, int decimals, char *text, size_t size)
-{
-    if (isfinite(value))
-        snprintf(text, size, "%.*f", decimals, value);
-    else
-        snprintf(text, size, "-");
-    return text;
-}
-
 static int name_width(const fo_measure_bench *b)
 {
     size_t width = 12;
@@ -142,8 +134,9 @@ static void put_predicted(const fo_measure_bench *b, const fo_measure_result *re
     const fo_measure_row *row = &result->rows[s];
     char predicted[32], error[32];
     if (has_predictions(b, result))
-        fprintf(b->out, "%12s %7s ", cell(row->predicted_ms, 3, predicted, sizeof predicted),
-                cell(row->error_pct, 1, error, sizeof error));
+        fprintf(b->out, "%12s %7s ",
+                fo_base_cell(row->predicted_ms, 3, predicted, sizeof predicted),
+                fo_base_cell(row->error_pct, 1, error, sizeof error));
 }
 
 static void put_row(const fo_measure_bench *b, const fo_measure_result *result, int s, bool best)
@@ -158,13 +151,15 @@ static void put_row(const fo_measure_bench *b, const fo_measure_result *result, 
     snprintf(spread, sizeof spread, "%.3f-%.3f", row->low_ms, row->high_ms);
     bool color = best && b->options->color;
     fprintf(b->out, "%s%-*s %10s %19s ", color ? "\033[1;32m" : "", name_width(b), name,
-            cell(row->t_ms, 3, t, sizeof t), spread);
+            fo_base_cell(row->t_ms, 3, t, sizeof t), spread);
     put_predicted(b, result, s);
-    fprintf(b->out, "%9s %9s %10s %9s %7s %8s  %s%s%s\n", cell(row->ect_ms, 3, ect, sizeof ect),
-            cell(row->hidden_pct, 1, hidden, sizeof hidden),
-            cell(row->exposed_ms, 3, exposed, sizeof exposed),
-            cell(result->bound_ms, 3, bound, sizeof bound), cell(row->gap_pct, 1, gap, sizeof gap),
-            cell(row->faster_pct, 1, faster, sizeof faster),
+    fprintf(b->out, "%9s %9s %10s %9s %7s %8s  %s%s%s\n",
+            fo_base_cell(row->ect_ms, 3, ect, sizeof ect),
+            fo_base_cell(row->hidden_pct, 1, hidden, sizeof hidden),
+            fo_base_cell(row->exposed_ms, 3, exposed, sizeof exposed),
+            fo_base_cell(result->bound_ms, 3, bound, sizeof bound),
+            fo_base_cell(row->gap_pct, 1, gap, sizeof gap),
+            fo_base_cell(row->faster_pct, 1, faster, sizeof faster),
             row->bits < 0 ? "-"
             : row->bits   ? "equal"
                           : "differ",

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "base/file.h"
 #include "flashoverlap/schedule.h"
 #include "flashoverlap/search.h"
-#include "planner/print.h"
 #include "sim/json_error.h"
 #include "trace/out.h"
 
@@ -76,34 +76,34 @@ const char *fo_plan_file_overlap(const fo_plan_file *file, const char *operation
 
 static void put(const fo_plan_file *file, FILE *out)
 {
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     fputc('{', out);
-    fo_planner_print_text(&p, "format", format);
-    fo_planner_print_count(&p, "format_version", 1);
-    fo_planner_print_text(&p, "model", file->model);
-    fo_planner_print_count(&p, "layers", (double)file->layers);
-    fo_planner_print_count(&p, "dim", (double)file->dim);
-    fo_planner_print_count(&p, "heads", (double)file->heads);
-    fo_planner_print_text(&p, "machine", file->machine);
-    fo_planner_print_count(&p, "ranks", file->ranks);
-    fo_planner_print_count(&p, "tp", file->tp);
-    fo_planner_print_count(&p, "dp", file->dp);
-    fo_planner_print_count(&p, "pp", file->pp);
-    fo_planner_print_count(&p, "interleave", file->interleave);
-    fo_planner_print_count(&p, "batch", (double)file->batch);
-    fo_planner_print_count(&p, "micro_batch", (double)file->micro_batch);
-    fo_planner_print_count(&p, "context", (double)file->context);
-    fo_planner_print_text(&p, "recompute", recomputes[file->recompute]);
-    fo_planner_print_text(&p, "dtype", fo_dtype_name(file->dtype));
-    fo_planner_print_text(&p, "wire", fo_dtype_name(file->wire));
-    fo_planner_print_real(&p, "step_s", file->step_s);
+    fo_base_field_text(&p, "format", format);
+    fo_base_field_count(&p, "format_version", 1);
+    fo_base_field_text(&p, "model", file->model);
+    fo_base_field_count(&p, "layers", (double)file->layers);
+    fo_base_field_count(&p, "dim", (double)file->dim);
+    fo_base_field_count(&p, "heads", (double)file->heads);
+    fo_base_field_text(&p, "machine", file->machine);
+    fo_base_field_count(&p, "ranks", file->ranks);
+    fo_base_field_count(&p, "tp", file->tp);
+    fo_base_field_count(&p, "dp", file->dp);
+    fo_base_field_count(&p, "pp", file->pp);
+    fo_base_field_count(&p, "interleave", file->interleave);
+    fo_base_field_count(&p, "batch", (double)file->batch);
+    fo_base_field_count(&p, "micro_batch", (double)file->micro_batch);
+    fo_base_field_count(&p, "context", (double)file->context);
+    fo_base_field_text(&p, "recompute", recomputes[file->recompute]);
+    fo_base_field_text(&p, "dtype", fo_dtype_name(file->dtype));
+    fo_base_field_text(&p, "wire", fo_dtype_name(file->wire));
+    fo_base_field_real(&p, "step_s", file->step_s);
     fputs(",\n \"operations\": [", out);
     for (int i = 0; i < file->operation_count; i++) {
-        fo_planner_print row = {.out = out, .form = FO_PLANNER_JSON};
+        fo_base_fields row = {.out = out, .form = FO_BASE_JSON};
         fputs(i ? ",\n  {" : "\n  {", out);
-        fo_planner_print_text(&row, "name", file->operations[i].name);
-        fo_planner_print_text(&row, "overlap", file->operations[i].overlap);
-        fo_planner_print_real(&row, "predicted_s", file->operations[i].predicted_s);
+        fo_base_field_text(&row, "name", file->operations[i].name);
+        fo_base_field_text(&row, "overlap", file->operations[i].overlap);
+        fo_base_field_real(&row, "predicted_s", file->operations[i].predicted_s);
         fputc('}', out);
     }
     fputs("]}\n", out);

@@ -1,8 +1,8 @@
 /* What the search found, for people and for programs. */
 #include <string.h>
 
+#include "base/fields.h"
 #include "flashoverlap/search.h"
-#include "planner/print.h"
 
 static const char *const recomputes[] = {"none", "selective", "full"};
 
@@ -120,24 +120,24 @@ void fo_search_print(const fo_search_options *options, const fo_search_result *r
 
 static void put_json_row(const fo_step_row *row, FILE *out)
 {
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     fputc('{', out);
-    fo_planner_print_text(&p, "name", row->name);
-    fo_planner_print_text(&p, "overlap", row->overlap[0] ? row->overlap : NULL);
-    fo_planner_print_text(&p, "why", row->why[0] ? row->why : NULL);
-    fo_planner_print_real(&p, "count", row->count);
-    fo_planner_print_real(&p, "predicted_s", row->total_s);
-    fo_planner_print_real(&p, "none_s", row->none_s);
-    fo_planner_print_real(&p, "compute_s", row->compute_s);
-    fo_planner_print_real(&p, "transfer_s", row->transfer_s);
-    fo_planner_print_real(&p, "bound_s", row->bound_s);
-    fo_planner_print_real(&p, "exposed_s", row->exposed_s);
-    fo_planner_print_real(&p, "imbalance_s", row->losses.imbalance);
-    fo_planner_print_real(&p, "contention_s", row->losses.contention);
-    fo_planner_print_real(&p, "overhead_s", row->losses.overhead);
-    fo_planner_print_real(&p, "latency_s", row->losses.latency);
-    fo_planner_print_real(&p, "slicing_s", row->losses.slicing);
-    fo_planner_print_real(&p, "tail_s", row->losses.tail);
+    fo_base_field_text(&p, "name", row->name);
+    fo_base_field_text(&p, "overlap", row->overlap[0] ? row->overlap : NULL);
+    fo_base_field_text(&p, "why", row->why[0] ? row->why : NULL);
+    fo_base_field_real(&p, "count", row->count);
+    fo_base_field_real(&p, "predicted_s", row->total_s);
+    fo_base_field_real(&p, "none_s", row->none_s);
+    fo_base_field_real(&p, "compute_s", row->compute_s);
+    fo_base_field_real(&p, "transfer_s", row->transfer_s);
+    fo_base_field_real(&p, "bound_s", row->bound_s);
+    fo_base_field_real(&p, "exposed_s", row->exposed_s);
+    fo_base_field_real(&p, "imbalance_s", row->losses.imbalance);
+    fo_base_field_real(&p, "contention_s", row->losses.contention);
+    fo_base_field_real(&p, "overhead_s", row->losses.overhead);
+    fo_base_field_real(&p, "latency_s", row->losses.latency);
+    fo_base_field_real(&p, "slicing_s", row->losses.slicing);
+    fo_base_field_real(&p, "tail_s", row->losses.tail);
     fputc('}', out);
 }
 
@@ -145,31 +145,31 @@ static void put_json_candidate(const fo_search_candidate *c, bool rows, FILE *ou
 {
     const fo_step_options *s = &c->step;
     const fo_step_report *r = &c->report;
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     fputc('{', out);
-    fo_planner_print_count(&p, "tp", s->tp);
-    fo_planner_print_count(&p, "dp", s->dp);
-    fo_planner_print_count(&p, "pp", s->pp);
-    fo_planner_print_count(&p, "interleave", s->interleave);
-    fo_planner_print_count(&p, "micro_batch", (double)s->micro_batch);
-    fo_planner_print_text(&p, "recompute", recomputes[s->recompute]);
-    fo_planner_print_real(&p, "step_s", r->step_s);
-    fo_planner_print_real(&p, "none_s", r->none_s);
-    fo_planner_print_real(&p, "slice_s", r->slice_s);
-    fo_planner_print_real(&p, "tokens_per_s", r->tokens_per_s);
-    fo_planner_print_real(&p, "mfu", r->mfu);
-    fo_planner_print_real(&p, "hfu", r->hfu);
-    fo_planner_print_real(&p, "compute_s", r->compute_s);
-    fo_planner_print_real(&p, "optimizer_s", r->optimizer_s);
-    fo_planner_print_real(&p, "tp_exposed_s", r->tp_exposed_s);
-    fo_planner_print_real(&p, "dp_exposed_s", r->dp_exposed_s);
-    fo_planner_print_real(&p, "pp_exposed_s", r->pp_exposed_s);
-    fo_planner_print_real(&p, "memory_bytes", r->memory_bytes);
-    fo_planner_print_real(&p, "weight_bytes", r->weight_bytes);
-    fo_planner_print_real(&p, "gradient_bytes", r->gradient_bytes);
-    fo_planner_print_real(&p, "optimizer_bytes", r->optimizer_bytes);
-    fo_planner_print_real(&p, "activation_bytes", r->activation_bytes);
-    fo_planner_print_text(&p, "why", r->why[0] ? r->why : NULL);
+    fo_base_field_count(&p, "tp", s->tp);
+    fo_base_field_count(&p, "dp", s->dp);
+    fo_base_field_count(&p, "pp", s->pp);
+    fo_base_field_count(&p, "interleave", s->interleave);
+    fo_base_field_count(&p, "micro_batch", (double)s->micro_batch);
+    fo_base_field_text(&p, "recompute", recomputes[s->recompute]);
+    fo_base_field_real(&p, "step_s", r->step_s);
+    fo_base_field_real(&p, "none_s", r->none_s);
+    fo_base_field_real(&p, "slice_s", r->slice_s);
+    fo_base_field_real(&p, "tokens_per_s", r->tokens_per_s);
+    fo_base_field_real(&p, "mfu", r->mfu);
+    fo_base_field_real(&p, "hfu", r->hfu);
+    fo_base_field_real(&p, "compute_s", r->compute_s);
+    fo_base_field_real(&p, "optimizer_s", r->optimizer_s);
+    fo_base_field_real(&p, "tp_exposed_s", r->tp_exposed_s);
+    fo_base_field_real(&p, "dp_exposed_s", r->dp_exposed_s);
+    fo_base_field_real(&p, "pp_exposed_s", r->pp_exposed_s);
+    fo_base_field_real(&p, "memory_bytes", r->memory_bytes);
+    fo_base_field_real(&p, "weight_bytes", r->weight_bytes);
+    fo_base_field_real(&p, "gradient_bytes", r->gradient_bytes);
+    fo_base_field_real(&p, "optimizer_bytes", r->optimizer_bytes);
+    fo_base_field_real(&p, "activation_bytes", r->activation_bytes);
+    fo_base_field_text(&p, "why", r->why[0] ? r->why : NULL);
     if (rows) {
         fputs(",\n  \"operations\": [", out);
         for (int i = 0; i < r->row_count; i++) {
@@ -185,20 +185,20 @@ void fo_search_print_json(const fo_search_options *options, const fo_search_resu
                           FILE *out)
 {
     const fo_step_options *s = &options->step;
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     fputc('{', out);
-    fo_planner_print_text(&p, "figures", "simulated");
-    fo_planner_print_text(&p, "model", s->model.name);
-    fo_planner_print_text(&p, "machine", result->count ? result->best[0].report.machine : NULL);
-    fo_planner_print_count(&p, "ranks", options->ranks);
-    fo_planner_print_count(&p, "batch", (double)s->batch);
-    fo_planner_print_count(&p, "context", (double)(s->context ? s->context : s->model.context));
-    fo_planner_print_text(&p, "dtype", fo_dtype_name(s->dtype));
-    fo_planner_print_text(&p, "wire", fo_dtype_name(s->wire));
-    fo_planner_print_count(&p, "considered", (double)result->considered);
-    fo_planner_print_count(&p, "too_large", (double)result->too_large);
-    fo_planner_print_count(&p, "priced", (double)result->priced);
-    fo_planner_print_real(&p, "search_s", result->seconds);
+    fo_base_field_text(&p, "figures", "simulated");
+    fo_base_field_text(&p, "model", s->model.name);
+    fo_base_field_text(&p, "machine", result->count ? result->best[0].report.machine : NULL);
+    fo_base_field_count(&p, "ranks", options->ranks);
+    fo_base_field_count(&p, "batch", (double)s->batch);
+    fo_base_field_count(&p, "context", (double)(s->context ? s->context : s->model.context));
+    fo_base_field_text(&p, "dtype", fo_dtype_name(s->dtype));
+    fo_base_field_text(&p, "wire", fo_dtype_name(s->wire));
+    fo_base_field_count(&p, "considered", (double)result->considered);
+    fo_base_field_count(&p, "too_large", (double)result->too_large);
+    fo_base_field_count(&p, "priced", (double)result->priced);
+    fo_base_field_real(&p, "search_s", result->seconds);
     fputs(",\n \"best\": [", out);
     for (int i = 0; i < result->count; i++) {
         fputs(i ? ",\n  " : "\n  ", out);

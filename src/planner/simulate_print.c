@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/print.h"
+#include "base/fields.h"
 #include "planner/simulate.h"
 
 /* ---- lines the report uses too ---------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static int decimals_of(const fo_planner_simulation *s)
     for (int i = 0; i < s->count; i++)
         if (!s->results[i].note[0])
             largest = fmax(largest, ms(s->results[i].report.total_s));
-    return fo_planner_print_decimals(largest);
+    return fo_base_cell_decimals(largest);
 }
 
 /* Whether anything but ways to overlap nothing was asked for. */
@@ -168,8 +168,7 @@ static void put_row(const fo_planner_simulation *s, int i, int d)
     bool color = s->options->color && i == s->best;
     fprintf(s->out, "%s%-*s", color ? "\033[1;32m" : "", name_width(s), s->strategies[i].name);
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-        fprintf(s->out, " %*s", widths[v],
-                fo_planner_print_cell(values[v], decimals[v], cell, sizeof cell));
+        fprintf(s->out, " %*s", widths[v], fo_base_cell(values[v], decimals[v], cell, sizeof cell));
     fprintf(s->out, "%s%s%s\n", row->chosen[0] ? "  is " : "", row->chosen, color ? "\033[0m" : "");
 }
 
@@ -203,7 +202,7 @@ static void put_losses(const fo_planner_simulation *s)
             continue;
         fprintf(s->out, "%-*s", name_width(s), s->strategies[i].name);
         for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-            fprintf(s->out, " %10s", fo_planner_print_cell(ms(values[v]), d, cell, sizeof cell));
+            fprintf(s->out, " %10s", fo_base_cell(ms(values[v]), d, cell, sizeof cell));
         fputc('\n', s->out);
     }
 }
@@ -221,33 +220,32 @@ static void print_text(const fo_planner_simulation *s)
 
 /* ---- JSON and CSV: the keys of the benchmark where they mean the same ------------------------------- */
 
-static void put_setting(const fo_planner_simulation *s, fo_planner_print *p)
+static void put_setting(const fo_planner_simulation *s, fo_base_fields *p)
 {
     const fo_simulate_options *o = s->options;
     const fo_sim_network *n = &s->machine.network;
-    fo_planner_print_text(p, "subject", s->subject->name);
-    fo_planner_print_truth(p, "backward", o->backward);
-    fo_planner_print_count(p, "batch", o->rows ? NAN : (double)o->batch);
-    fo_planner_print_count(p, "context", o->rows ? NAN : (double)o->context);
-    fo_planner_print_count(p, "rows", (double)s->rows);
-    fo_planner_print_count(p, "dim", (double)o->dim);
-    fo_planner_print_text(p, "dtype", fo_dtype_name(o->dtype));
-    fo_planner_print_text(p, "wire", fo_dtype_name(o->wire));
-    fo_planner_print_count(p, "ranks", o->ranks);
-    fo_planner_print_count(p, "nodes", s->nodes);
-    fo_planner_print_count(p, "threads", o->threads ? o->threads : NAN);
-    fo_planner_print_text(p, "computation", "simulated");
-    fo_planner_print_text(p, "machine", s->machine.name);
-    fo_planner_print_text(p, "link", "simulated");
-    fo_planner_print_real(p, "link_bytes_per_s",
-                          n->link.bytes_per_s > 0 ? n->link.bytes_per_s : NAN);
-    fo_planner_print_real(p, "link_latency_s", n->link.latency_s);
-    fo_planner_print_real(p, "outer_bytes_per_s",
-                          s->nodes > 1 && n->outer.bytes_per_s > 0 ? n->outer.bytes_per_s : NAN);
-    fo_planner_print_real(p, "outer_latency_s", s->nodes > 1 ? n->outer.latency_s : NAN);
+    fo_base_field_text(p, "subject", s->subject->name);
+    fo_base_field_truth(p, "backward", o->backward);
+    fo_base_field_count(p, "batch", o->rows ? NAN : (double)o->batch);
+    fo_base_field_count(p, "context", o->rows ? NAN : (double)o->context);
+    fo_base_field_count(p, "rows", (double)s->rows);
+    fo_base_field_count(p, "dim", (double)o->dim);
+    fo_base_field_text(p, "dtype", fo_dtype_name(o->dtype));
+    fo_base_field_text(p, "wire", fo_dtype_name(o->wire));
+    fo_base_field_count(p, "ranks", o->ranks);
+    fo_base_field_count(p, "nodes", s->nodes);
+    fo_base_field_count(p, "threads", o->threads ? o->threads : NAN);
+    fo_base_field_text(p, "computation", "simulated");
+    fo_base_field_text(p, "machine", s->machine.name);
+    fo_base_field_text(p, "link", "simulated");
+    fo_base_field_real(p, "link_bytes_per_s", n->link.bytes_per_s > 0 ? n->link.bytes_per_s : NAN);
+    fo_base_field_real(p, "link_latency_s", n->link.latency_s);
+    fo_base_field_real(p, "outer_bytes_per_s",
+                       s->nodes > 1 && n->outer.bytes_per_s > 0 ? n->outer.bytes_per_s : NAN);
+    fo_base_field_real(p, "outer_latency_s", s->nodes > 1 ? n->outer.latency_s : NAN);
 }
 
-static void put_losses_of(fo_planner_print *p, const fo_sim_losses *l)
+static void put_losses_of(fo_base_fields *p, const fo_sim_losses *l)
 {
     const struct {
         const char *key;
@@ -259,39 +257,39 @@ static void put_losses_of(fo_planner_print *p, const fo_sim_losses *l)
                   {"slicing_ms", l ? l->slicing : NAN},
                   {"tail_ms", l ? l->tail : NAN}};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
-        fo_planner_print_real(p, losses[i].key, ms(losses[i].seconds));
+        fo_base_field_real(p, losses[i].key, ms(losses[i].seconds));
 }
 
-static void put_fields(const fo_planner_simulation *s, int i, fo_planner_print *p)
+static void put_fields(const fo_planner_simulation *s, int i, fo_base_fields *p)
 {
     const fo_planner_row *row = &s->results[i];
     const fo_sim_report *r = row->note[0] ? NULL : &row->report;
     put_setting(s, p);
-    fo_planner_print_count(p, "wire_bytes", r ? r->sent_bytes : NAN);
-    fo_planner_print_real(p, "compute_ms", r ? ms(r->compute_s) : NAN);
-    fo_planner_print_real(p, "transfer_ms", r ? ms(r->transfer_s) : NAN);
-    fo_planner_print_text(p, "overlap", s->strategies[i].name);
-    fo_planner_print_text(p, "chosen", row->chosen[0] ? row->chosen : NULL);
-    fo_planner_print_real(p, "t_ms", r ? ms(r->total_s) : NAN);
-    fo_planner_print_real(p, "ect_ms", ms(row->ect_s));
-    fo_planner_print_real(p, "hidden_pct", row->hidden_pct);
-    fo_planner_print_real(p, "exposed_ms", r ? ms(r->exposed_s) : NAN);
-    fo_planner_print_real(p, "bound_ms", r ? ms(r->bound_s) : NAN);
-    fo_planner_print_real(p, "gap_pct", row->gap_pct);
-    fo_planner_print_real(p, "faster_pct", row->faster_pct);
+    fo_base_field_count(p, "wire_bytes", r ? r->sent_bytes : NAN);
+    fo_base_field_real(p, "compute_ms", r ? ms(r->compute_s) : NAN);
+    fo_base_field_real(p, "transfer_ms", r ? ms(r->transfer_s) : NAN);
+    fo_base_field_text(p, "overlap", s->strategies[i].name);
+    fo_base_field_text(p, "chosen", row->chosen[0] ? row->chosen : NULL);
+    fo_base_field_real(p, "t_ms", r ? ms(r->total_s) : NAN);
+    fo_base_field_real(p, "ect_ms", ms(row->ect_s));
+    fo_base_field_real(p, "hidden_pct", row->hidden_pct);
+    fo_base_field_real(p, "exposed_ms", r ? ms(r->exposed_s) : NAN);
+    fo_base_field_real(p, "bound_ms", r ? ms(r->bound_s) : NAN);
+    fo_base_field_real(p, "gap_pct", row->gap_pct);
+    fo_base_field_real(p, "faster_pct", row->faster_pct);
     if (s->options->explain)
         put_losses_of(p, r ? &r->losses : NULL);
-    fo_planner_print_count(p, "slices", r ? r->slices : NAN);
-    fo_planner_print_count(p, "events", r ? (double)r->events : NAN);
-    fo_planner_print_truth(p, "best", i == s->best);
-    fo_planner_print_truth(p, "overlap_pays", s->pays);
-    fo_planner_print_text(p, "note", row->note[0] ? row->note : NULL);
+    fo_base_field_count(p, "slices", r ? r->slices : NAN);
+    fo_base_field_count(p, "events", r ? (double)r->events : NAN);
+    fo_base_field_truth(p, "best", i == s->best);
+    fo_base_field_truth(p, "overlap_pays", s->pays);
+    fo_base_field_text(p, "note", row->note[0] ? row->note : NULL);
 }
 
 static void print_json(const fo_planner_simulation *s)
 {
     for (int i = 0; i < s->count; i++) {
-        fo_planner_print p = {.out = s->out, .form = FO_PLANNER_JSON};
+        fo_base_fields p = {.out = s->out, .form = FO_BASE_JSON};
         fputs(i ? ",\n  {" : "[\n  {", s->out);
         put_fields(s, i, &p);
         fputc('}', s->out);
@@ -301,11 +299,11 @@ static void print_json(const fo_planner_simulation *s)
 
 static void print_csv(const fo_planner_simulation *s)
 {
-    fo_planner_print keys = {.out = s->out, .form = FO_PLANNER_KEYS};
+    fo_base_fields keys = {.out = s->out, .form = FO_BASE_KEYS};
     put_fields(s, 0, &keys);
     fputc('\n', s->out);
     for (int i = 0; i < s->count; i++) {
-        fo_planner_print p = {.out = s->out, .form = FO_PLANNER_CSV};
+        fo_base_fields p = {.out = s->out, .form = FO_BASE_CSV};
         put_fields(s, i, &p);
         fputc('\n', s->out);
     }

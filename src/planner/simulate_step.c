@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "flashoverlap/simulate.h"
-#include "planner/print.h"
 #include "planner/simulate_links.h"
 #include "planner/step.h"
 #include "sim/profile.h"
@@ -175,7 +175,7 @@ static int decimals_of(const fo_step_report *r)
     double largest = 0;
     for (int i = 0; i < r->row_count; i++)
         largest = fmax(largest, fmax(r->rows[i].total_s, r->rows[i].none_s));
-    return fo_planner_print_decimals(largest * 1e3);
+    return fo_base_cell_decimals(largest * 1e3);
 }
 
 static void put_row(const fo_step_row *row, int d, FILE *out)
@@ -185,7 +185,7 @@ static void put_row(const fo_step_row *row, int d, FILE *out)
     char cell[400];
     fprintf(out, "%-26s %-10s %7.6g", row->name, row->overlap[0] ? row->overlap : "-", row->count);
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-        fprintf(out, " %9s", fo_planner_print_cell(values[v] * 1e3, d, cell, sizeof cell));
+        fprintf(out, " %9s", fo_base_cell(values[v] * 1e3, d, cell, sizeof cell));
     fputc('\n', out);
 }
 
@@ -215,7 +215,7 @@ static void put_losses(const fo_step_report *r, FILE *out)
                                  l->tail};
         fprintf(out, "%-26s", row->name);
         for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-            fprintf(out, " %10s", fo_planner_print_cell(values[v] * 1e3, d, cell, sizeof cell));
+            fprintf(out, " %10s", fo_base_cell(values[v] * 1e3, d, cell, sizeof cell));
         fputc('\n', out);
     }
     fputc('\n', out);
@@ -252,14 +252,13 @@ typedef struct real_field {
     double value;
 } real_field;
 
-static void put_reals(fo_planner_print *p, const real_field *fields, size_t count)
+static void put_reals(fo_base_fields *p, const real_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        fo_planner_print_real(p, fields[i].key, fields[i].value);
+        fo_base_field_real(p, fields[i].key, fields[i].value);
 }
 
-static void put_json_settings(const fo_step_options *o, const fo_step_report *r,
-                              fo_planner_print *p)
+static void put_json_settings(const fo_step_options *o, const fo_step_report *r, fo_base_fields *p)
 {
     const fo_model_sizes *m = &o->model;
     const struct {
@@ -280,34 +279,33 @@ static void put_json_settings(const fo_step_options *o, const fo_step_report *r,
                   {"batch", (double)o->batch},
                   {"micro_batch", (double)o->micro_batch},
                   {"context", (double)(o->context ? o->context : m->context)}};
-    fo_planner_print_text(p, "subject", "step");
-    fo_planner_print_text(p, "computation", "simulated");
-    fo_planner_print_text(p, "machine", r->machine);
-    fo_planner_print_text(p, "model", m->name);
+    fo_base_field_text(p, "subject", "step");
+    fo_base_field_text(p, "computation", "simulated");
+    fo_base_field_text(p, "machine", r->machine);
+    fo_base_field_text(p, "model", m->name);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        fo_planner_print_count(p, counts[i].key, counts[i].value);
-    fo_planner_print_text(p, "recompute", recomputes[o->recompute]);
-    fo_planner_print_truth(p, "sequence_parallel", o->sequence_parallel);
-    fo_planner_print_truth(p, "flash_attention", o->flash_attention);
-    fo_planner_print_truth(p, "sharded_optimizer", o->sharded_optimizer);
-    fo_planner_print_truth(p, "overlap_dp", o->overlap_dp);
-    fo_planner_print_text(p, "dtype", fo_dtype_name(o->dtype));
-    fo_planner_print_text(p, "wire", fo_dtype_name(o->wire));
-    fo_planner_print_text(p, "overlap", o->overlap ? o->overlap : "auto");
+        fo_base_field_count(p, counts[i].key, counts[i].value);
+    fo_base_field_text(p, "recompute", recomputes[o->recompute]);
+    fo_base_field_truth(p, "sequence_parallel", o->sequence_parallel);
+    fo_base_field_truth(p, "flash_attention", o->flash_attention);
+    fo_base_field_truth(p, "sharded_optimizer", o->sharded_optimizer);
+    fo_base_field_truth(p, "overlap_dp", o->overlap_dp);
+    fo_base_field_text(p, "dtype", fo_dtype_name(o->dtype));
+    fo_base_field_text(p, "wire", fo_dtype_name(o->wire));
+    fo_base_field_text(p, "overlap", o->overlap ? o->overlap : "auto");
 }
 
-static void put_json_network(const fo_sim_network *n, fo_planner_print *p)
+static void put_json_network(const fo_sim_network *n, fo_base_fields *p)
 {
     bool outer = n->locals > 0;
-    fo_planner_print_real(p, "link_bytes_per_s",
-                          n->link.bytes_per_s > 0 ? n->link.bytes_per_s : NAN);
-    fo_planner_print_real(p, "link_latency_s", n->link.latency_s);
-    fo_planner_print_real(p, "outer_bytes_per_s",
-                          outer && n->outer.bytes_per_s > 0 ? n->outer.bytes_per_s : NAN);
-    fo_planner_print_real(p, "outer_latency_s", outer ? n->outer.latency_s : NAN);
+    fo_base_field_real(p, "link_bytes_per_s", n->link.bytes_per_s > 0 ? n->link.bytes_per_s : NAN);
+    fo_base_field_real(p, "link_latency_s", n->link.latency_s);
+    fo_base_field_real(p, "outer_bytes_per_s",
+                       outer && n->outer.bytes_per_s > 0 ? n->outer.bytes_per_s : NAN);
+    fo_base_field_real(p, "outer_latency_s", outer ? n->outer.latency_s : NAN);
 }
 
-static void put_json_figures(const fo_step_report *r, fo_planner_print *p)
+static void put_json_figures(const fo_step_report *r, fo_base_fields *p)
 {
     const real_field fields[] = {{"step_s", r->step_s},
                                  {"none_s", r->none_s},
@@ -327,14 +325,14 @@ static void put_json_figures(const fo_step_report *r, fo_planner_print *p)
                                  {"optimizer_bytes", r->optimizer_bytes},
                                  {"activation_bytes", r->activation_bytes}};
     put_reals(p, fields, sizeof fields / sizeof *fields);
-    fo_planner_print_truth(p, "fits", r->fits);
-    fo_planner_print_text(p, "why", r->why[0] ? r->why : NULL);
-    fo_planner_print_count(p, "events", (double)r->events);
+    fo_base_field_truth(p, "fits", r->fits);
+    fo_base_field_text(p, "why", r->why[0] ? r->why : NULL);
+    fo_base_field_count(p, "events", (double)r->events);
 }
 
 static void put_json_row(const fo_step_row *row, bool explain, FILE *out)
 {
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     const fo_step_losses *l = &row->losses;
     const real_field times[] = {{"count", row->count},           {"t_s", row->total_s},
                                 {"none_s", row->none_s},         {"compute_s", row->compute_s},
@@ -344,9 +342,9 @@ static void put_json_row(const fo_step_row *row, bool explain, FILE *out)
                                  {"overhead_s", l->overhead},   {"latency_s", l->latency},
                                  {"slicing_s", l->slicing},     {"tail_s", l->tail}};
     fputc('{', out);
-    fo_planner_print_text(&p, "operation", row->name);
-    fo_planner_print_text(&p, "overlap", row->overlap[0] ? row->overlap : NULL);
-    fo_planner_print_text(&p, "why", row->why[0] ? row->why : NULL);
+    fo_base_field_text(&p, "operation", row->name);
+    fo_base_field_text(&p, "overlap", row->overlap[0] ? row->overlap : NULL);
+    fo_base_field_text(&p, "why", row->why[0] ? row->why : NULL);
     put_reals(&p, times, sizeof times / sizeof *times);
     if (explain)
         put_reals(&p, losses, sizeof losses / sizeof *losses);
@@ -356,7 +354,7 @@ static void put_json_row(const fo_step_row *row, bool explain, FILE *out)
 static void print_json(const fo_simulate_step_options *o, const fo_step_options *step,
                        const fo_sim_network *network, const fo_step_report *r, FILE *out)
 {
-    fo_planner_print p = {.out = out, .form = FO_PLANNER_JSON};
+    fo_base_fields p = {.out = out, .form = FO_BASE_JSON};
     fputc('{', out);
     put_json_settings(step, r, &p);
     put_json_network(network, &p);

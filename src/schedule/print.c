@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "schedule/builder.h"
 
 enum { CELL_ENTRIES = 32, CELL_TEXT = 512 };
@@ -287,19 +288,6 @@ fo_status fo_schedule_print(const fo_schedule_desc *desc, FILE *out)
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */
 
-static void json_text(const char *text, FILE *out)
-{
-    fputc('"', out);
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(out, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, out);
-    fputc('"', out);
-}
-
 static void json_ref(const char *name, fo_ref ref, FILE *out)
 {
     if (ref.buffer >= 0)
@@ -363,7 +351,7 @@ static void print_json(const listing *l, FILE *out)
         json_program(l, l->programs[r], out);
     }
     fprintf(out, "],\n\"verdict\":{\"ok\":%s,\"text\":", v->ok ? "true" : "false");
-    json_text(v->text, out);
+    fo_base_json_text(out, v->text);
     fprintf(out,
             ",\"tasks\":%lld,\"messages\":%lld,\"staging_rows\":%lld,\"max_sent_rows_rank\":%d,"
             "\"max_sent_rows\":%lld}}\n",

@@ -1,30 +1,30 @@
 /* What machines read, and the cells of tables. */
-#include "planner/print.h"
+#include "base/fields.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 /* The comma, and what comes before a value. False: only keys are wanted. */
-static bool begin(fo_planner_print *p, const char *key)
+static bool begin(fo_base_fields *fields, const char *key)
 {
     static const char *const commas[] = {", ", ",", ","};
-    if (p->count++)
-        fputs(commas[p->form], p->out);
-    if (p->form == FO_PLANNER_JSON)
-        fprintf(p->out, "\"%s\": ", key);
-    if (p->form == FO_PLANNER_KEYS)
-        fputs(key, p->out);
-    return p->form != FO_PLANNER_KEYS;
+    if (fields->count++)
+        fputs(commas[fields->form], fields->out);
+    if (fields->form == FO_BASE_JSON)
+        fprintf(fields->out, "\"%s\": ", key);
+    if (fields->form == FO_BASE_KEYS)
+        fputs(key, fields->out);
+    return fields->form != FO_BASE_KEYS;
 }
 
-static void put_null(const fo_planner_print *p)
+static void put_null(const fo_base_fields *fields)
 {
-    if (p->form == FO_PLANNER_JSON)
-        fputs("null", p->out);
+    if (fields->form == FO_BASE_JSON)
+        fputs("null", fields->out);
 }
 
-static void put_json_text(FILE *out, const char *text)
+void fo_base_json_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (; *text; text++)
@@ -49,53 +49,53 @@ static void put_csv_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-void fo_planner_print_text(fo_planner_print *p, const char *key, const char *text)
+void fo_base_field_text(fo_base_fields *fields, const char *key, const char *text)
 {
-    if (!begin(p, key))
+    if (!begin(fields, key))
         return;
     if (!text)
-        put_null(p);
-    else if (p->form == FO_PLANNER_JSON)
-        put_json_text(p->out, text);
+        put_null(fields);
+    else if (fields->form == FO_BASE_JSON)
+        fo_base_json_text(fields->out, text);
     else
-        put_csv_text(p->out, text);
+        put_csv_text(fields->out, text);
 }
 
-static void put_number(fo_planner_print *p, const char *key, const char *format, double value)
+void fo_base_field_number(fo_base_fields *fields, const char *key, const char *format, double value)
 {
     char text[400]; /* the largest double takes 309 digits */
-    if (!begin(p, key))
+    if (!begin(fields, key))
         return;
     snprintf(text, sizeof text, format, value);
     if (isfinite(value))
-        fputs(text, p->out);
+        fputs(text, fields->out);
     else
-        put_null(p);
+        put_null(fields);
 }
 
-void fo_planner_print_count(fo_planner_print *p, const char *key, double value)
+void fo_base_field_count(fo_base_fields *fields, const char *key, double value)
 {
-    put_number(p, key, "%.0f", value);
+    fo_base_field_number(fields, key, "%.0f", value);
 }
 
-void fo_planner_print_real(fo_planner_print *p, const char *key, double value)
+void fo_base_field_real(fo_base_fields *fields, const char *key, double value)
 {
-    put_number(p, key, "%.8g", value);
+    fo_base_field_number(fields, key, "%.8g", value);
 }
 
-void fo_planner_print_truth(fo_planner_print *p, const char *key, int truth)
+void fo_base_field_truth(fo_base_fields *fields, const char *key, int truth)
 {
-    if (!begin(p, key))
+    if (!begin(fields, key))
         return;
     if (truth < 0)
-        put_null(p);
+        put_null(fields);
     else
-        fputs(truth ? "true" : "false", p->out);
+        fputs(truth ? "true" : "false", fields->out);
 }
 
 /* ---- cells ------------------------------------------------------------------------------------------ */
 
-const char *fo_planner_print_cell(double value, int decimals, char *text, size_t size)
+const char *fo_base_cell(double value, int decimals, char *text, size_t size)
 {
     if (isfinite(value))
         snprintf(text, size, "%.*f", decimals, value);
@@ -106,7 +106,7 @@ const char *fo_planner_print_cell(double value, int decimals, char *text, size_t
     return text;
 }
 
-int fo_planner_print_decimals(double largest)
+int fo_base_cell_decimals(double largest)
 {
     return largest >= 1000 ? 1 : largest >= 1 ? 3 : largest >= 0.1 ? 4 : 5;
 }
