@@ -92,7 +92,7 @@ measure() # part subject pass ratio suffix
     words+=(--link "auto:$4,2us" --repeat "$repeat" --overlap "$(strategies "$5")" --csv)
     [ "$3" = forward ] || words+=(--backward)
     [ "$1" = real ] || words+=(--emulate "$device")
-    "$program" bench "$2" --predict "${words[@]}" >"$folder/out" 2>"$folder/log" ||
+    "$program" bench "$2" "${words[@]}" >"$folder/out" 2>"$folder/log" ||
         { echo "bench $2 ${words[*]}" >&2; cat "$folder/log" >&2; exit 1; }
     awk -v part="$1" -v pass="$3" -v ratio="$4" -v form="$5" '
         NR == 1 { for (i = 1; i <= split($0, name, ","); i++) column[name[i]] = i; next }

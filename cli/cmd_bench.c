@@ -50,7 +50,7 @@ int cmd_bench(int argc, char **argv)
     fo_bench_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
     const char *transfer = NULL, *profile = NULL;
-    bool predict = false;
+    bool unpredicted = false;
     bool json = false, csv = false;
     int code;
     const cli_option options[] = {
@@ -77,7 +77,7 @@ int cmd_bench(int argc, char **argv)
         {CLI_INT, "nodes", &o.group.nodes, "M", "hosts; 0: found", 0, 4096},
         {CLI_TEXT, "kernel", &o.group.kernel, "NAME", "onednn, ref", 0, 0},
         {CLI_DOUBLE, "deadline", &o.group.deadline_s, "S", "of a wait; 0: 60", 0, 1e9},
-        {CLI_FLAG, "predict", &predict, NULL, "measure what predictions need", 0, 0},
+        {CLI_FLAG, "no-predict", &unpredicted, NULL, "don't measure for predictions", 0, 0},
         {CLI_TEXT, "profile", &profile, "FILE", "of this machine, for predictions", 0, 0},
         {.type = CLI_SECTION, .name = "emulated"},
         {CLI_LINK, "link", &link, "LINK", "2GB/s,5us[,mesh]; auto:0.56 of computation; off", 0, 0},
@@ -105,8 +105,8 @@ int cmd_bench(int argc, char **argv)
         return code;
     o.group.link = link.link;
     o.link_ratio = link.ratio;
-    if (predict)
-        setenv("FLASHOVERLAP_PREDICT", "1", 1);
+    if (unpredicted)
+        setenv("FLASHOVERLAP_PREDICT", "0", 1);
     if (profile && !cli_profile("bench", profile, &code))
         return code;
     return run(&o, transfer, json, csv, argc, argv);

@@ -50,6 +50,7 @@ int cmd_train(int argc, char **argv)
     fo_train_options o;
     fo_train_defaults(&o);
     cli_link link = {o.group.link, o.link_ratio};
+    bool unpredicted = false;
     const char *strategies = NULL, *profile = NULL, *usual = o.overlap;
     bool json = false;
     int code;
@@ -103,6 +104,8 @@ int cmd_train(int argc, char **argv)
         {.type = CLI_SECTION, .name = "output"},
         {CLI_TEXT, "compare", &strategies, "LIST",
          "print a table of strategies: none,slice:4,flash", 0, 0},
+        {CLI_FLAG, "no-predict", &unpredicted, NULL, "compare: don't measure for predictions", 0,
+         0},
         {CLI_TEXT, "trace", &o.trace, "FILE", "timelines", 0, 0},
         {CLI_TEXT, "report", &o.report, "FILE", "HTML of compare", 0, 0},
         {CLI_FLAG, "quiet", &o.quiet, NULL, "no progress", 0, 0},
@@ -121,6 +124,8 @@ int cmd_train(int argc, char **argv)
                          "--plan %s and --overlap %s both say how operations overlap, expected one "
                          "of them; --compare LIST compares strategies under a plan's tp and dp",
                          o.plan, o.overlap);
+    if (unpredicted)
+        setenv("FLASHOVERLAP_PREDICT", "0", 1);
     if (profile && !cli_profile("train", profile, &code))
         return code;
     o.group.link = link.link;

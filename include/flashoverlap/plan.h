@@ -223,8 +223,8 @@ const char *fo_plan_overlap(const fo_plan *plan);
  * rank. What is not known of its shape yet is measured, some 100 ms, or without `measure` all is NaN. FO_UNSUPPORTED:
  * strategy library, which has no program. */
 fo_status fo_plan_predict(const fo_plan *plan, bool measure, fo_prediction *prediction);
-/* Whether comparisons shall measure what predictions need: FLASHOVERLAP_PREDICT or FLASHOVERLAP_PROFILE is set.
- * Otherwise they predict what is known anyway: stated devices, and shapes that wisdom has. */
+/* Whether comparisons shall measure what predictions need, as they do unless FLASHOVERLAP_PREDICT is 0. Then they predict
+ * what is known anyway: stated devices, and shapes that wisdom has. */
 bool fo_plan_predicts(void);
 
 /* The strategy that "auto" would take for desc on so many ranks of `threads` threads on a machine that has a profile:

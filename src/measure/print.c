@@ -195,6 +195,8 @@ static void put_point(const fo_measure_bench *b, const fo_measure_result *result
     for (int s = 0; s < b->strategy_count; s++)
         if (result->rows[s].taken[0])
             fprintf(b->out, "%s took %s\n", b->strategies[s].name, result->rows[s].taken);
+    if (result->crowded && has_predictions(b, result))
+        fprintf(b->out, "predicted: as with a core for every rank, which there is not\n");
     if (result->interrupted)
         fprintf(b->out, "interrupted: medians of %d of %d runs\n", result->rows[0].samples,
                 b->options->repeat);

@@ -35,6 +35,7 @@ typedef struct fo_measure_result {
     fo_link link;      /* that the figures belong to */
     fo_device device;
     int threads;
+    bool crowded; /* ranks take turns on cores, which predictions do not know */
     char transport[16], kernel[16];
     char hint[256];       /* what the launcher should be told; "" */
     char hosts[480];      /* how hosts differ; "" */

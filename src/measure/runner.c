@@ -321,6 +321,7 @@ static void note_group(const runner *r, fo_measure_result *result)
 {
     fo_group *group = r->rank.group;
     result->threads = fo_group_threads(group);
+    result->crowded = fo_group_crowded(group) && !fo_measure_bench_emulates(r->rank.bench);
     result->device = fo_group_device(group);
     snprintf(result->transport, sizeof result->transport, "%s", fo_group_transport(group));
     snprintf(result->kernel, sizeof result->kernel, "%s", fo_group_kernel(group));

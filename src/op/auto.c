@@ -262,6 +262,8 @@ fo_status fo_plan_predict(const fo_plan *plan, bool measure, fo_prediction *pred
     fo_status status = most(plan, &like);
     if (status == FO_OK)
         status = know(&like, measure, &k);
+    if (status == FO_NO_MEMORY && !plan->automatic)
+        return FO_OK; /* on all ranks: what runs without a prediction shall run */
     if (status != FO_OK || !complete(&k))
         return status;
     snprintf(a.choice.overlap, sizeof a.choice.overlap, "%s", plan->overlap);

@@ -52,14 +52,14 @@ static fo_status one_turn(void *work, int index)
     return s->kernel->attention_queries(s->attention, &s->args, first + s->context - rows, rows);
 }
 
-static fo_status measure_turn(sequence *work, fo_group *group, fo_op_figure *result)
+static fo_status measure_turn(sequence *work, fo_op_figure *result)
 {
     fo_op_figure longer = {NAN, 0}, shorter = {NAN, 0};
     work->turns = true;
-    fo_status status = fo_op_learn_sample(group, one_turn, NULL, work, &longer);
+    fo_status status = fo_op_learn_sample(one_turn, NULL, work, &longer);
     work->turns = false;
     if (status == FO_OK)
-        status = fo_op_learn_sample(group, one_turn, NULL, work, &shorter);
+        status = fo_op_learn_sample(one_turn, NULL, work, &shorter);
     result->seconds = fmax(longer.seconds - shorter.seconds, 0.01 * longer.seconds);
     result->spread = fmax(longer.spread, shorter.spread);
     return status;
@@ -82,22 +82,24 @@ fo_status fo_op_learn_attention(const fo_plan *plan, fo_op_scratch *s, const fo_
                      .context = need->rows,
                      .step = backward ? plan->wgrad_rows : plan->tile_rows,
                      .backward = backward};
-    work.args =
-        (fo_attention_args){.qkv = fo_op_scratch_filled(s, 3 * all),
-                            .dropout_key = 1,
-                            .lse = fo_op_scratch_filled(s, SEQUENCES * need->rows * need->k),
-                            .out = fo_op_scratch_filled(s, all),
-                            .dout = fo_op_scratch_filled(s, all),
-                            .dqkv = fo_op_scratch_filled(s, 3 * all)};
+    if (!s->attention.qkv) /* the same for all that is measured */
+        s->attention =
+            (fo_attention_args){.qkv = fo_op_scratch_filled(s, 3 * all),
+                                .dropout_key = 1,
+                                .lse = fo_op_scratch_filled(s, SEQUENCES * need->rows * need->k),
+                                .out = fo_op_scratch_filled(s, all),
+                                .dout = fo_op_scratch_filled(s, all),
+                                .dqkv = fo_op_scratch_filled(s, 3 * all)};
     if (s->failed)
         return fo_base_error(FO_NO_MEMORY, "%s: no memory to measure attention", plan->name);
+    work.args = s->attention;
     fo_status status = plan->kernel->attention_create(&desc, &work.attention);
     if (status == FO_OK)
         status = forward_all(&work);
     if (status == FO_OK && turns)
-        status = measure_turn(&work, plan->group, result);
+        status = measure_turn(&work, result);
     else if (status == FO_OK)
-        status = fo_op_learn_sample(plan->group, one_sequence, NULL, &work, result);
+        status = fo_op_learn_sample(one_sequence, NULL, &work, result);
     if (work.attention)
         plan->kernel->attention_destroy(work.attention);
     return status;

@@ -96,6 +96,24 @@ static void need_attention(list *l)
         need(l, "turn", context, a->heads, a->head_dim);
 }
 
+/* What is received is moved. Sums have just been computed when they are sent, rows that are gathered have not, and it
+ * matters where they lie. */
+static void need_messages(list *l)
+{
+    fo_pattern pattern = fo_schedule_operation_pattern(l->plan->desc.op);
+    bool both = pattern == FO_PATTERN_JOINT || pattern == FO_PATTERN_BLOCK;
+    need(l, "single", 0, 0, 0);
+    need(l, "single", 0, 0, MESSAGE_BYTES);
+    if (both || pattern == FO_PATTERN_REDUCE) {
+        need(l, "stream:sums", 0, 0, MESSAGE_BYTES);
+        need(l, "beside:sums", 0, 0, MESSAGE_BYTES);
+    }
+    if (both || pattern != FO_PATTERN_REDUCE) {
+        need(l, "stream:rows", 0, 0, MESSAGE_BYTES);
+        need(l, "beside:rows", 0, 0, MESSAGE_BYTES);
+    }
+}
+
 int fo_op_learn_needs(const fo_plan *plan, int ranks, fo_op_fact needs[FO_OP_NEEDS])
 {
     list l = {.needs = needs, .ranks = ranks, .plan = plan};
@@ -107,11 +125,7 @@ int fo_op_learn_needs(const fo_plan *plan, int ranks, fo_op_fact needs[FO_OP_NEE
         need(&l, bf16 ? "pass:bf16" : "pass:f32", plan->tile_rows, 0, plan->width_out);
     }
     need(&l, fo_group_link(plan->group).bytes_per_s > 0 ? "software:link" : "software", 0, 0, 0);
-    if (!(fo_group_endpoint(plan->group)->ops->caps &
-          FO_TRANSPORT_VIEW)) { /* what is received is moved */
-        need(&l, "message", 0, 0, 0);
-        need(&l, "message", 0, 0, MESSAGE_BYTES);
-        need(&l, "message:processor", 0, 0, MESSAGE_BYTES);
-    }
+    if (!(fo_group_endpoint(plan->group)->ops->caps & FO_TRANSPORT_VIEW))
+        need_messages(&l);
     return l.count;
 }

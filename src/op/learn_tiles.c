@@ -8,16 +8,37 @@
 #include "op/learn.h"
 
 enum {
-    SCRATCH_BYTES = 8 << 20, /* of a matrix: more than the inner caches hold */
-    SWEPT_BYTES = 24 << 20   /* to make caches forget */
+    SCRATCH_BYTES = 8 << 20,       /* of a matrix: more than the inner caches hold */
+    SCRATCH_BYTES_ALL = 128 << 20, /* of those of all ranks of the machine */
+    SWEPT_BYTES = 24 << 20,        /* to make caches forget */
+    SWEPT_BYTES_ALL = 192 << 20,
+    LEAST_BYTES = 1 << 20
 };
 
+/* Of each rank: less where there are many. */
+static int64_t share(const fo_plan *plan, int64_t each, int64_t all)
+{
+    int64_t equal = all / fo_group_local_ranks(plan->group);
+    return equal > each ? each : equal < LEAST_BYTES ? LEAST_BYTES : equal;
+}
+
 /* ---- scratch -------------------------------------------------------------------------------------- */
+
+/* The memory that plans compute in; where the user has limited it, and it does not suffice, the process's own. */
+static void *take(fo_op_scratch *s, size_t bytes)
+{
+    void *memory = fo_group_alloc(s->plan.group, bytes);
+    s->own &= ~(1u << s->count);
+    if (memory)
+        return memory;
+    s->own |= 1u << s->count;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
 
 void *fo_op_scratch_filled(fo_op_scratch *s, int64_t elements)
 {
     size_t words = (size_t)(elements + 31) / 16 * 16;
-    uint32_t *memory = s->count < FO_OP_MATRICES ? fo_group_alloc(s->plan.group, words * 4) : NULL;
+    uint32_t *memory = s->count < FO_OP_MATRICES ? take(s, words * 4) : NULL;
     uint32_t random = 1;
     s->failed |= !memory;
     if (!memory)
@@ -40,7 +61,8 @@ static int64_t widest_row(const fo_plan_desc *d)
 static int64_t scratch_rows(const fo_plan *plan)
 {
     int64_t step = plan->wgrad_rows > plan->tile_rows ? plan->wgrad_rows : plan->tile_rows;
-    int64_t rows = SCRATCH_BYTES / (4 * (widest_row(&plan->desc) + 1)) / step * step;
+    int64_t bytes = share(plan, SCRATCH_BYTES, SCRATCH_BYTES_ALL);
+    int64_t rows = bytes / (4 * (widest_row(&plan->desc) + 1)) / step * step;
     int64_t all = (plan->desc.rows + step - 1) / step * step;
     rows = rows < step ? step : rows;
     return rows < all ? rows : all;
@@ -50,7 +72,10 @@ void fo_op_scratch_free(fo_op_scratch *s)
 {
     fo_op_plan_free_kernels(&s->plan);
     for (int i = 0; i < s->count; i++)
-        fo_group_free(s->plan.group, s->memory[i]);
+        if (s->own & 1u << i)
+            free(s->memory[i]);
+        else
+            fo_group_free(s->plan.group, s->memory[i]);
     free(s);
 }
 
@@ -74,7 +99,7 @@ static void bind(fo_op_scratch *s)
     if (d->act == FO_GELU)
         s->args.pre = fo_op_scratch_filled(s, all);
     if (fo_schedule_operation_has_gemm(d->op))
-        s->swept = fo_op_scratch_filled(s, SWEPT_BYTES / 4);
+        s->swept = fo_op_scratch_filled(s, (int64_t)s->swept_bytes / 4);
     s->args.bias = fo_op_scratch_filled(s, widest_row(d));
     s->args.y = fo_op_scratch_filled(s, all);
     s->args.dx = fo_op_scratch_filled(s, all);
@@ -95,6 +120,7 @@ fo_status fo_op_scratch_make(const fo_plan *plan, fo_op_scratch **out)
     s->plan = (fo_plan){.group = plan->group, .kernel = plan->kernel, .desc = plan->desc};
     snprintf(s->plan.name, sizeof s->plan.name, "%s", plan->name);
     s->plan.desc.rows = scratch_rows(plan);
+    s->swept_bytes = (size_t)share(plan, SWEPT_BYTES, SWEPT_BYTES_ALL);
     s->plan.desc.attention.first = true; /* attention is a figure of its own */
     s->plan.desc.attention.batch = s->plan.desc.rows;
     s->plan.desc.attention.context = 1;
@@ -133,7 +159,7 @@ static fo_status one_tile(void *work, int index)
 static fo_status forget(void *work, int index)
 {
     fo_op_scratch *s = work;
-    memset(s->swept, index & 1, SWEPT_BYTES);
+    memset(s->swept, index & 1, s->swept_bytes);
     return FO_OK;
 }
 
@@ -195,9 +221,9 @@ static fo_status measure_addition(fo_op_scratch *s, fo_op_figure *result)
 {
     addition with = {s, true}, without = {s, false};
     fo_op_figure longer = {NAN, 0}, shorter = {NAN, 0};
-    fo_status status = fo_op_learn_sample(s->plan.group, one_addition, NULL, &with, &longer);
+    fo_status status = fo_op_learn_sample(one_addition, NULL, &with, &longer);
     if (status == FO_OK)
-        status = fo_op_learn_sample(s->plan.group, one_addition, NULL, &without, &shorter);
+        status = fo_op_learn_sample(one_addition, NULL, &without, &shorter);
     result->seconds = fmax(longer.seconds - shorter.seconds, 0.05 * longer.seconds);
     return status;
 }
@@ -218,18 +244,17 @@ fo_status fo_op_learn_tiles(fo_op_scratch *s, const fo_plan *plan, const fo_op_f
     if (fo_op_learn_is(need, "attention") || fo_op_learn_is(need, "turn"))
         return fo_op_learn_attention(plan, s, need, result);
     if (fo_op_learn_is(need, "gemm"))
-        return fo_op_learn_sample(plan->group, one_tile, NULL, &products, result);
+        return fo_op_learn_sample(one_tile, NULL, &products, result);
     if (fo_op_learn_is(need, "wgrad")) {
         if (strcmp(need->what, "wgrad:sum") != 0)
             s->args.db = NULL;
-        status = fo_op_learn_sample(plan->group, one_tile, NULL, &grads, result);
+        status = fo_op_learn_sample(one_tile, NULL, &grads, result);
         s->args = summed;
         return status;
     }
     if (fo_op_learn_is(need, "pack"))
-        return fo_op_learn_sample(plan->group, second ? one_second_pack : one_pack, forget, s,
-                                  result);
+        return fo_op_learn_sample(second ? one_second_pack : one_pack, forget, s, result);
     if (fo_op_learn_is(need, "add"))
         return measure_addition(s, result);
-    return fo_op_learn_sample(plan->group, one_pass, NULL, s, result);
+    return fo_op_learn_sample(one_pass, NULL, s, result);
 }

@@ -1,6 +1,7 @@
 /* What the simulator is told about the machine of a group. */
 #include "sim/machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,22 +90,36 @@ static void take(fo_sim_machine *m, const fo_plan *plan, const fo_op_fact *fact)
         m->task_s = m->message_s = seconds;
 }
 
-/* Messages that are moved: latency, rate and the processor's part, by exchanges with both neighbours. */
+/* Of messages of some bytes, or of none; the mean where several kinds were measured. */
+static double mean_of(const fo_op_fact *facts, int count, const char *word, bool bytes)
+{
+    double sum = 0;
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        if (begins(&facts[i], word) && (facts[i].n > 0) == bytes) {
+            sum += facts[i].value;
+            found++;
+        }
+    return found ? sum / found : 0;
+}
+
+/* Messages that are moved. Both ends' processors move them and compute nothing while they do; what waiting ranks need
+ * for one holds that part already, so it is not the link's too. */
 static void take_messages(fo_sim_machine *m, const fo_op_fact *facts, int count)
 {
-    double empty_s = 0, large_s = 0, processor_s = 0, bytes = 0;
-    for (int i = 0; i < count; i++) {
-        if (!strcmp(facts[i].what, "message") && !facts[i].n)
-            empty_s = facts[i].value;
-        else if (!strcmp(facts[i].what, "message"))
-            large_s = facts[i].value, bytes = (double)facts[i].n;
-        else if (!strcmp(facts[i].what, "message:processor"))
-            processor_s = facts[i].value;
-    }
-    if (!(large_s > empty_s))
+    double beside_s = mean_of(facts, count, "beside", true);
+    double stream_s = mean_of(facts, count, "stream", true);
+    double single_s = mean_of(facts, count, "single", true), bytes = 0;
+    for (int i = 0; i < count; i++)
+        if (begins(&facts[i], "stream"))
+            bytes = (double)facts[i].n;
+    if (!(stream_s > 0))
         return;
-    m->network.link =
-        (fo_sim_link){.bytes_per_s = bytes / (large_s - empty_s), .latency_s = empty_s};
+    /* moving and computing by turns may take longer than moving alone: caches, interrupts */
+    double processor_s = beside_s < stream_s ? beside_s : (beside_s + stream_s) / 2;
+    double link_s = processor_s < stream_s ? stream_s : fmax(single_s - processor_s, stream_s / 8);
+    m->network.link = (fo_sim_link){.bytes_per_s = bytes / link_s,
+                                    .latency_s = mean_of(facts, count, "single", false)};
     m->cpu_s_per_byte = processor_s / (2 * bytes); /* one is sent, one received */
 }
 

@@ -51,7 +51,7 @@ static const char *stated_profile(void)
 bool fo_plan_predicts(void)
 {
     const char *asked = getenv("FLASHOVERLAP_PREDICT");
-    return stated_profile() || (asked && *asked);
+    return !asked || strcmp(asked, "0") != 0;
 }
 
 static void wisdom_folder(char folder[FO_OP_WISDOM_PATH])

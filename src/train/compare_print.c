@@ -6,6 +6,7 @@
 
 #include "base/quantile.h"
 #include "flashoverlap/job.h"
+#include "group/group.h"
 #include "train/compare.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------- */
@@ -182,9 +183,12 @@ static void print_table(const fo_train_comparison *c, const fo_train_row *rows)
             "computation alone %s. hidden:\n"
             "100 (1 - ECT / ECT of none). faster: 100 (1 - T / T of none). losses: all steps' "
             "losses and\ngradient norms, to the bit, against the first line. predicted: operators "
-            "simulated, all else as in\ncomputation alone.\n",
+            "simulated, all else as in\ncomputation alone%s.\n",
             c->steps - first_counted(c),
-            isnan(rows[1].alone_ms) ? "(-), which can't be measured over real links" : alone);
+            isnan(rows[1].alone_ms) ? "(-), which can't be measured over real links" : alone,
+            fo_group_crowded(c->ways[0].worker.group)
+                ? "; as with a core for every rank, which there is not"
+                : "");
 }
 
 void fo_train_compare_print(const fo_train_comparison *c, const fo_train_row *rows)

@@ -6,7 +6,7 @@ work=$(mktemp -d)
 failures=0
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache # profiles and wisdom of this machine: neither used nor changed
-unset FLASHOVERLAP_PROFILE
+unset FLASHOVERLAP_PROFILE FLASHOVERLAP_PREDICT
 
 fail()
 {

@@ -3,7 +3,6 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-export FLASHOVERLAP_PREDICT=1 # comparisons measure what predictions need
 small=(--rows 600 --dim 96 --ffn 160 --threads 1 --repeat 2)
 cache=$XDG_CACHE_HOME/flashoverlap
 
@@ -24,6 +23,21 @@ expect_code 0
 run bench column "${small[@]}" --backward --transport self --overlap none,auto --report "$work/page.html"
 expect_code 0
 grep -q 'predicted ms <span' "$work/page.html" || fail "$command_line: the page has no prediction"
+
+run bench row --no-predict --rows 610 --dim 104 --ffn 160 --threads 1 --repeat 2 --overlap none,flash --json
+expect_code 0
+expect_out '"predicted_ms": null'
+
+# more ranks than cores, over real links: they do what they measure together equally often, and soon
+for family in openmpi mpich; do
+    begin=$SECONDS
+    XDG_CACHE_HOME=$work/other FO_LAUNCH_LIMIT=50 bash "$(dirname "$0")/../mpi/launch.sh" $family 3 \
+        "$program" bench row --rows 512 --dim 128 --threads 1 --repeat 1 --overlap none,flash --deadline 20 --json \
+        >"$work/json" 2>"$work/log" ||
+        { [ $? -eq 77 ] && continue; fail "3 ranks of $family: $(cat "$work/log")"; }
+    [ "$(number predicted_ms <"$work/json" | grep -c '[0-9]')" -eq 2 ] || fail "no predictions under $family"
+    [ $((SECONDS - begin)) -le 30 ] || fail "3 ranks of $family took $((SECONDS - begin)) s"
+done
 
 # what is emulated is known without measuring; a link that takes no time is not worth a slice
 run bench row --rows 4096 --ranks 4 --emulate 10ms,launch=20us --repeat 2 --overlap none,auto

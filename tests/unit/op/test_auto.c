@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "flashoverlap/plan.h"
-#include "op/wisdom.h"
+#include "op/learn.h"
 
 #define TRY(call)                      \
     do {                               \
@@ -348,6 +349,112 @@ static void the_link_is_followed(void **state)
     expect(&options, link_rank, NULL);
 }
 
+/* ---- learning --------------------------------------------------------------------------------------- */
+
+/* With fewer heads than ranks one has no features; memory of 2 MiB a rank holds nothing to measure with. */
+static fo_status small_rank(fo_group *g, void *arg)
+{
+    const fo_op *op = arg;
+    bool attention = *op == FO_ATTENTION_FORWARD;
+    int heads = fo_group_rank(g) < 2;
+    fo_plan *plan;
+    fo_prediction p;
+    fo_plan_desc desc = {.op = *op,
+                         .rows = 192,
+                         .in = attention ? 16 * heads : 40 * heads,
+                         .out = 24,
+                         .overlap = "flash"};
+    if (attention)
+        desc.attention = (fo_plan_attention){.batch = 3,
+                                             .context = 64,
+                                             .heads = heads,
+                                             .head_dim = 16,
+                                             .head_offset = fo_group_rank(g),
+                                             .total_heads = 2};
+    TRY(fo_plan_create(g, &desc, &plan));
+    fo_status status = fo_plan_predict(plan, true, &p);
+    fo_plan_destroy(plan);
+    TRY(status);
+    if (p.total_s > 0 && p.none_s > 0 && p.compute_s > 0)
+        return FO_OK;
+    return fo_base_error(FO_INTERNAL, "operation %d is predicted to take %g s, %g of computation",
+                         (int)*op, p.total_s, p.compute_s);
+}
+
+static void learnt_in_little_memory_and_without_features(void **state)
+{
+    (void)state;
+    fo_op ops[] = {FO_ROW_FORWARD, FO_ATTENTION_FORWARD};
+    for (int i = 0; i < 4; i++) {
+        fo_group_options options = {.ranks = 3,
+                                    .threads = 1,
+                                    .kernel = "ref",
+                                    .transport = i / 2 ? "self" : "shm",
+                                    .memory = (size_t)2 << 20,
+                                    .deadline_s = 30};
+        fo_op_wisdom_forget();
+        expect(&options, small_rank, &ops[i % 2]);
+    }
+}
+
+/* What ranks do with each other they do equally often, however long it takes each of them. */
+typedef struct together {
+    fo_group *group;
+    int count;
+} together;
+
+static fo_status meet(void *work, int index)
+{
+    together *t = work;
+    int64_t us = fo_group_rank(t->group) == 1 ? 3000 : 20 * (index % 3);
+    t->count++;
+    struct timespec pause = {.tv_nsec = us * 1000};
+    nanosleep(&pause, NULL);
+    return FO_OK;
+}
+
+static fo_status together_rank(fo_group *g, void *arg)
+{
+    (void)arg;
+    together t = {g, 0};
+    fo_op_figure figure = {NAN, NAN};
+    int counts[8];
+    TRY(fo_op_learn_sample_together(g, meet, &t, &figure));
+    TRY(fo_group_allgather(g, &t.count, sizeof t.count, counts));
+    for (int r = 0; r < fo_group_size(g); r++)
+        if (counts[r] != t.count)
+            return fo_base_error(FO_INTERNAL, "rank %d met %d times, this one %d times", r,
+                                 counts[r], t.count);
+    if (!(figure.seconds > 0))
+        return fo_base_error(FO_INTERNAL, "%g s a meeting", figure.seconds);
+    return FO_OK;
+}
+
+static void ranks_meet_equally_often(void **state)
+{
+    (void)state;
+    fo_group_options options = {
+        .ranks = 3, .threads = 1, .kernel = "ref", .transport = "self", .deadline_s = 30};
+    expect(&options, together_rank, NULL);
+}
+
+static fo_status no_memory_rank(fo_group *g, void *arg)
+{
+    (void)arg;
+    fo_status status = fo_op_learn_all_have(g, fo_group_rank(g) != 1, "a test");
+    if (status != FO_NO_MEMORY || !strstr(fo_last_error(), "a test"))
+        return fo_base_error(FO_INTERNAL, "rank %d was not told of rank 1", fo_group_rank(g));
+    return fo_op_learn_all_have(g, true, "a test");
+}
+
+static void one_without_memory_is_told_to_all(void **state)
+{
+    (void)state;
+    fo_group_options options = {
+        .ranks = 3, .threads = 1, .kernel = "ref", .transport = "self", .deadline_s = 30};
+    expect(&options, no_memory_rank, NULL);
+}
+
 /* ---- profiles ---------------------------------------------------------------------------------------- */
 
 static fo_status one_plan(fo_group *g, void *arg)
@@ -569,6 +676,9 @@ int main(void)
         cmocka_unit_test(direct_only_with_the_same_bits),
         cmocka_unit_test(none_where_nothing_is_gained),
         cmocka_unit_test(the_link_is_followed),
+        cmocka_unit_test(learnt_in_little_memory_and_without_features),
+        cmocka_unit_test(ranks_meet_equally_often),
+        cmocka_unit_test(one_without_memory_is_told_to_all),
         cmocka_unit_test(a_named_profile_must_be_right),
         cmocka_unit_test(wisdom_comes_back),
         cmocka_unit_test(spoilt_wisdom_is_not_used),
