@@ -31,6 +31,7 @@ enum { LOOKS_A_CLOCK = 16 };
 /* A wait sleeps for a part of the time it has lasted, so that it ends late by that part at most. */
 enum { NAP_PART = 32, LEAST_NAP_NS = 1000, MOST_NAP_NS = 250000 };
 /* A pass that took so long has moved bytes, and more may be waiting; progress() goes on for so long at most. */
+enum { ABANDON_NS = 100000000 };
 enum { BUSY_PASS_NS = 8000, BUSY_TIMES = 4, MOST_PROGRESS_NS = 300000 };
 
 /* Messages of groups have tags of their own (group.h): low ones, from this. */
@@ -108,11 +109,6 @@ void fo_transport_mpi_declare(mpi_engine *engine, int rank, const char *cause)
         fo_transport_lifeline_declare(engine->lifeline, rank, cause);
     else /* alone */
         fo_transport_failure_declare(engine->failure, rank, rank, cause);
-}
-
-static __attribute__((noinline)) fo_status say_failed(const mpi_engine *engine)
-{
-    return fo_transport_mpi_report(engine->failure, FO_PEER);
 }
 
 static inline bool has_failed(const mpi_engine *engine)
@@ -248,6 +244,39 @@ static fo_status pass(mpi_engine *engine)
     for (int i = 0; i < done; i++)
         fill_place(engine, places[i]);
     return FO_OK;
+}
+
+/* ---- after a failure ------------------------------------------------------------------------------------ */
+
+static bool receives(const mpi_engine *engine)
+{
+    for (int i = 0; i < engine->count; i++)
+        if (engine->owners[i]->kind == FO_REQUEST_RECV)
+            return true;
+    return false;
+}
+
+/* Takes back what was to be received, while requests and buffers are still there, and waits a moment for messages that
+ * are half there. Not where a process is gone: the library may wait for it, and is not called any more. */
+static void abandon(mpi_engine *engine)
+{
+    if (engine->abandoned || !fo_transport_mpi_returns(engine))
+        return;
+    engine->abandoned = true;
+    for (int i = 0; i < engine->count; i++)
+        if (engine->owners[i]->kind == FO_REQUEST_RECV &&
+            engine->shim->cancel(handle_at(engine, i)))
+            return;
+    for (int64_t until = fo_base_clock_ns() + ABANDON_NS;
+         receives(engine) && fo_base_clock_ns() < until;)
+        if (pass(engine) != FO_OK)
+            return;
+}
+
+static __attribute__((noinline)) fo_status say_failed(mpi_engine *engine)
+{
+    abandon(engine);
+    return fo_transport_mpi_report(engine->failure, FO_PEER);
 }
 
 /* ---- posting --------------------------------------------------------------------------------------- */
@@ -538,6 +567,7 @@ static void mpi_fail(fo_endpoint *endpoint, int rank, const char *cause)
 {
     mpi_endpoint *mpi = fo_transport_mpi_of(endpoint);
     fo_transport_mpi_declare(mpi->engine, mpi->members ? mpi->members[rank] : rank, cause);
+    abandon(mpi->engine);
 }
 
 static void mpi_witness(fo_endpoint *endpoint, const char *where)

@@ -11,8 +11,10 @@
  * where 2 computing ranks shared 2 busy cores a trial of it pointed both ways, from 37 % slower (Open MPI, TCP) to
  * 26 % faster (MPICH, shared memory) than looks every millisecond. Not measured with cores to spare.
  *
- * A group that failed leaves requests behind that nobody looks at any more, and memory they may still point to: both
- * stay until the process ends, as after a failure it soon does. */
+ * A group that failed takes its receives back where all processes still live: what comes late must not be written to
+ * memory that has another owner by then, and the library may not be ended with receives that wait. What can't be taken
+ * back stays, with memory of the group that it may still point to, until the process ends, as after a failure it soon
+ * does. */
 #ifndef FO_TRANSPORT_MPI_H
 #define FO_TRANSPORT_MPI_H
 
@@ -64,7 +66,8 @@ typedef struct mpi_engine {
     uint64_t poll_comm;
     int rank, size; /* in the job */
     mpi_memory memory;
-    int splits; /* tells the calls of split apart */
+    int splits;     /* tells the calls of split apart */
+    bool abandoned; /* receives were taken back after a failure */
 } mpi_engine;
 
 /* Tags of plans and tags of groups travel in communicators of their own. */

@@ -241,6 +241,11 @@ static int shim_drop(void *request)
     return MPI_Request_free(request);
 }
 
+static int shim_cancel(void *request)
+{
+    return MPI_Cancel(request);
+}
+
 /* Bytes received. The question costs as much as the rest of a small message, hence the look inside. */
 static uint64_t bytes_of(const MPI_Status *status)
 {
@@ -380,6 +385,7 @@ static const fo_mpi_shim shim = {
     .recv_init = shim_recv_init,
     .start = shim_start,
     .drop = shim_drop,
+    .cancel = shim_cancel,
     .test = shim_test,
     .test_some = shim_test_some,
     .poll = shim_poll,

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FO_MPI_SHIM_VERSION = 2, FO_MPI_REQUEST_MOST = 8 };
+enum { FO_MPI_SHIM_VERSION = 3, FO_MPI_REQUEST_MOST = 8 };
 
 /* The module's only symbol, a function that returns its table. */
 #define FO_MPI_SHIM_SYMBOL "fo_mpi_shim_get"
@@ -65,6 +65,8 @@ typedef struct fo_mpi_shim {
     int (*recv_init)(uint64_t comm, void *buffer, uint64_t bytes, int peer, int tag, void *request);
     int (*start)(void *request);
     int (*drop)(void *request);
+    /* Takes a receive back for which no message has come; it is then done, as far as test() says. */
+    int (*cancel)(void *request);
 
     /* Moves messages of all requests, and says whether this one is done; looks up to `looks` times. */
     int (*test)(void *request, bool receives, int looks, bool *done, fo_mpi_result *result);
