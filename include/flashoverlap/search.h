@@ -56,8 +56,8 @@ void fo_search_print_json(const fo_search_options *options, const fo_search_resu
 
 /* {"format": "flashoverlap-plan", "format_version": 1, "model": "gpt2", "layers": 12, "dim": 768, "heads": 12, "machine": "h100-sxm", "ranks": 4, "tp": 2,
  *  "dp": 2, "pp": 1, "interleave": 1, "batch": 8, "micro_batch": 4, "context": 1024, "recompute": "none",
- *  "dtype": "bf16", "wire": "bf16", "step_s": 0.1, "operations": [{"name": "qkv forward", "overlap": "flash",
- *  "predicted_s": 0.001}]} */
+ *  "sequence_parallel": true, "flash_attention": true, "dtype": "bf16", "wire": "bf16", "step_s": 0.1,
+ *  "operations": [{"name": "qkv forward", "overlap": "flash", "predicted_s": 0.001}]} */
 enum { FO_PLAN_FILE_OPERATIONS = 32 };
 
 typedef struct fo_plan_file {
@@ -66,6 +66,7 @@ typedef struct fo_plan_file {
     int ranks, tp, dp, pp, interleave;
     int64_t batch, micro_batch, context;
     fo_recompute recompute;
+    bool sequence_parallel, flash_attention;
     fo_dtype dtype, wire;
     double step_s; /* predicted */
     int operation_count;

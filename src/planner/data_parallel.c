@@ -63,7 +63,7 @@ static void send(flight *f, double ready_s, double seconds)
 
 /* The link takes bucket after bucket as they become ready: layers in equal parts of their chunk's backward pass, the
  * head with the first of them, the table with the last. That messages of the tp group slow computing down is in what it
- * takes; those of replicas do so for the rest of the time. */
+ * takes; those of replicas do so for the rest of the time: a layer all of which they are beside takes each / (1 - slowed). */
 static void reduce_chunk(const fo_planner_replicas *r, int j, const fo_planner_pipeline_end *end,
                          flight *f)
 {
@@ -77,7 +77,7 @@ static void reduce_chunk(const fo_planner_replicas *r, int j, const fo_planner_p
         send(f, end->begin_s, rest);
     for (int64_t l = 0; l < layers; l++) {
         double begin = end->begin_s + each * (double)l + f->lag_s;
-        f->lag_s += slowed * fmax(0, fmin(each, f->free_s - begin));
+        f->lag_s += slowed * fmax(0, fmin(each / (1 - slowed), f->free_s - begin));
         send(f, end->begin_s + each * (double)(l + 1), layer);
     }
     if (!head)

@@ -17,11 +17,29 @@ enum { FILE_BYTES = 1 << 20, MOST = 1000000000 };
 static const char format[] = "flashoverlap-plan";
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const dtypes[] = {"f32", "bf16", NULL};
-static const char *const fields[] = {
-    "format",  "format_version", "model",   "layers",    "dim",   "heads",
-    "machine", "ranks",          "tp",      "dp",        "pp",    "interleave",
-    "batch",   "micro_batch",    "context", "recompute", "dtype", "wire",
-    "step_s",  "operations",     NULL};
+static const char *const fields[] = {"format",
+                                     "format_version",
+                                     "model",
+                                     "layers",
+                                     "dim",
+                                     "heads",
+                                     "machine",
+                                     "ranks",
+                                     "tp",
+                                     "dp",
+                                     "pp",
+                                     "interleave",
+                                     "batch",
+                                     "micro_batch",
+                                     "context",
+                                     "dtype",
+                                     "wire",
+                                     "step_s",
+                                     "recompute",
+                                     "sequence_parallel",
+                                     "flash_attention",
+                                     "operations",
+                                     NULL};
 static const char *const operation_fields[] = {"name", "overlap", "predicted_s", NULL};
 static const char written[] = "a file that `flashoverlap plan --out` wrote";
 static const char an_operation[] =
@@ -49,6 +67,8 @@ void fo_plan_file_make(const fo_search_candidate *candidate, fo_plan_file *file)
     file->micro_batch = step->micro_batch;
     file->context = step->context ? step->context : step->model.context;
     file->recompute = step->recompute;
+    file->sequence_parallel = step->sequence_parallel;
+    file->flash_attention = step->flash_attention;
     file->dtype = step->dtype;
     file->wire = step->wire;
     file->step_s = report->step_s;
@@ -94,6 +114,8 @@ static void put(const fo_plan_file *file, FILE *out)
     fo_base_field_count(&p, "micro_batch", (double)file->micro_batch);
     fo_base_field_count(&p, "context", (double)file->context);
     fo_base_field_text(&p, "recompute", recomputes[file->recompute]);
+    fo_base_field_truth(&p, "sequence_parallel", file->sequence_parallel);
+    fo_base_field_truth(&p, "flash_attention", file->flash_attention);
     fo_base_field_text(&p, "dtype", fo_dtype_name(file->dtype));
     fo_base_field_text(&p, "wire", fo_dtype_name(file->wire));
     fo_base_field_real(&p, "step_s", file->step_s);
@@ -236,6 +258,14 @@ static int64_t count(reader *r, const json_t *object, const char *key)
     return found;
 }
 
+static bool truth(reader *r, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_boolean(value))
+        refuse(r, key, type_name(value), "true");
+    return json_is_true(value);
+}
+
 static double seconds(reader *r, const json_t *object, const char *path, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -351,6 +381,8 @@ static fo_status read_root(const char *name, const json_t *root, fo_plan_file *o
     file.micro_batch = count(&r, root, "micro_batch");
     file.context = count(&r, root, "context");
     file.recompute = (fo_recompute)word(&r, root, "recompute", recomputes, "\"none\"");
+    file.sequence_parallel = truth(&r, root, "sequence_parallel");
+    file.flash_attention = truth(&r, root, "flash_attention");
     file.dtype = (fo_dtype)word(&r, root, "dtype", dtypes, "\"bf16\"");
     file.wire = (fo_dtype)word(&r, root, "wire", dtypes, "\"bf16\"");
     file.step_s = seconds(&r, root, "", "step_s");

@@ -1,5 +1,5 @@
-/* The search: every way to split the ranks, fewest first by an estimate that is never too slow, priced by closed forms
- * until no other can be faster; then the best few are simulated. */
+/* The search: every way to split the ranks, in the order of an estimate that is never too slow, priced by closed forms
+ * until no other can be among the fastest; then the best few are simulated. */
 #include "flashoverlap/search.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "planner/memory.h"
-#include "planner/model.h"
+#include "planner/search_estimate.h"
 #include "planner/search_refuse.h"
 #include "planner/step.h"
 #include "sim/profile.h"
@@ -59,19 +59,6 @@ static fo_step_options step_of(const search *s, const way *w)
 
 /* ---- what is possible ---------------------------------------------------------------------------------- */
 
-/* Never more than the step takes: its products at the device's best rate, and the pipeline's bubble. */
-static double estimate(const search *s, const fo_planner_split *split)
-{
-    const fo_step_options *o = &split->options;
-    double tokens = (double)o->batch * (double)split->context;
-    double flops = 6 * fo_planner_multiplied_parameters(&o->model) * tokens;
-    flops *= o->recompute == FO_RECOMPUTE_FULL ? 4.0 / 3 : 1;
-    double rate = s->machine.device.flops_per_s[o->dtype];
-    double passes = (double)split->micro_batches * o->interleave;
-    double bubble = (double)(o->pp - 1) / passes;
-    return rate > 0 ? flops / (rate * s->options->ranks) * (1 + bubble) : 0;
-}
-
 static bool keep(search *s, const way *w)
 {
     if (s->count == s->capacity) {
@@ -116,7 +103,7 @@ static void consider(search *s, way w)
         s->result->considered += r == first;
         if (!fits(s, &split, &w))
             continue;
-        w.estimate_s = estimate(s, &split);
+        w.estimate_s = fo_planner_search_estimate(&s->machine.device, &split);
         s->out_of_memory |= !keep(s, &w);
         return;
     }
@@ -180,14 +167,28 @@ static int by_time(const void *a, const void *b)
     return x->step_s < y->step_s ? -1 : x->step_s > y->step_s;
 }
 
-/* The step time of the last one that is to be kept so far; those that can't be below need no price. */
-static double to_beat(const way *priced, int64_t count)
+/* The times of the fastest that were priced, ascending. */
+typedef struct fastest {
+    double step_s[FO_SEARCH_TOP];
+    int count;
+} fastest;
+
+static void take(fastest *f, double step_s)
 {
-    double best = -1;
-    for (int64_t i = 0; i < count; i++)
-        if (best < 0 || priced[i].step_s < best)
-            best = priced[i].step_s;
-    return best;
+    int at = f->count;
+    if (f->count < FO_SEARCH_TOP)
+        f->count++;
+    else if (step_s >= f->step_s[--at])
+        return;
+    for (; at > 0 && f->step_s[at - 1] > step_s; at--)
+        f->step_s[at] = f->step_s[at - 1];
+    f->step_s[at] = step_s;
+}
+
+/* Those that can't be faster than the last one that would be kept need no price. */
+static bool needs_price(const fastest *f, const way *w)
+{
+    return f->count < FO_SEARCH_TOP || w->estimate_s <= f->step_s[FO_SEARCH_TOP - 1];
 }
 
 static fo_status price_all(search *s)
@@ -196,20 +197,18 @@ static fo_status price_all(search *s)
     if (!report)
         return fo_base_error(FO_NO_MEMORY, "no memory for a step's report");
     fo_status status = FO_OK;
-    double best = -1;
+    fastest kept = {.count = 0};
     int64_t i = 0;
     qsort(s->ways, (size_t)s->count, sizeof *s->ways, by_estimate);
-    for (; status == FO_OK && i < s->count; i++) {
+    for (; status == FO_OK && i < s->count && needs_price(&kept, &s->ways[i]); i++) {
         way *w = &s->ways[i];
-        if (i >= FO_SEARCH_TOP && w->estimate_s > best)
-            break;
         fo_step_options step = step_of(s, w);
         status = fo_planner_step_run(s->prices, &step, FO_PLANNER_CLOSED, report);
         w->step_s = report->step_s;
-        best = to_beat(s->ways, i + 1);
+        take(&kept, w->step_s);
         if (s->options->progress)
             fprintf(s->options->progress, "\r%lld of %lld ways, best %.4g s ", (long long)i + 1,
-                    (long long)s->count, best);
+                    (long long)s->count, kept.step_s[0]);
     }
     if (s->options->progress)
         fprintf(s->options->progress, "\r\033[K");
@@ -248,16 +247,16 @@ static fo_status nothing(const search *s)
 {
     const fo_search_options *o = s->options;
     const way *w = &s->nearest;
+    bool recompute = o->recompute_given && o->step.recompute != FO_RECOMPUTE_FULL; /* not tried */
     if (!s->result->considered)
         return fo_planner_search_refuse(o, s->machine.network.locals);
     return fo_base_error(
         FO_INVALID,
         "plan: %s needs at least %.1f GB a rank on %d ranks (tp %d x dp %d x pp %d, micro-batch "
-        "%lld), expected at most %.1f GB of %s; take more ranks, shorter sequences or "
-        "recomputation",
+        "%lld), expected at most %.1f GB of %s; take more ranks, %s",
         o->step.model.name, s->nearest_bytes * 1e-9, o->ranks, w->tp, w->dp, w->pp,
         (long long)w->micro_batch, s->machine.device.memory_bytes * o->memory_part * 1e-9,
-        s->machine.name);
+        s->machine.name, recompute ? "shorter sequences or recomputation" : "or shorter sequences");
 }
 
 static fo_status check(const fo_search_options *o)

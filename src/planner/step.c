@@ -32,19 +32,18 @@ void fo_step_defaults(fo_step_options *options)
 
 /* ---- the report -------------------------------------------------------------------------------------- */
 
-/* The sheet's, or the best product that the profile knows of: no product that is simulated is faster. */
-static double peak_of(const fo_sim_device *d, fo_dtype dtype)
+double fo_planner_step_rate(const fo_sim_device *d, fo_dtype dtype)
 {
-    double peak = fmax(d->peak_flops_per_s[dtype], d->flops_per_s[dtype]);
+    double rate = d->flops_per_s[dtype];
     for (int e = 0; e < d->entry_count; e++) {
         const fo_sim_entry *entry = &d->entries[e];
         bool product = entry->work == FO_SIM_GEMM || entry->work == FO_SIM_WGRAD;
         double flops =
             fo_sim_cost_flops(entry->work, (double)entry->rows, (double)entry->k, (double)entry->n);
         if (product && entry->dtype == dtype && entry->time_s > 0 && entry->threads > 0)
-            peak = fmax(peak, flops / entry->time_s / entry->threads);
+            rate = fmax(rate, flops / entry->time_s / entry->threads);
     }
-    return peak;
+    return rate;
 }
 
 static void report_rates(const fo_planner_state *s, fo_step_report *r)
@@ -55,7 +54,7 @@ static void report_rates(const fo_planner_state *s, fo_step_report *r)
     double square = layers * (double)(m->heads * m->head_dim) * (double)s->split.context;
     double again = 0, ranks = (double)o->tp * o->dp * o->pp;
     const fo_sim_device *device = &s->machine->device;
-    double peak = peak_of(device, o->dtype);
+    double peak = fmax(device->peak_flops_per_s[o->dtype], fo_planner_step_rate(device, o->dtype));
     if (o->recompute == FO_RECOMPUTE_FULL)
         again = 2 * layers * fo_planner_layer_parameters(m) + 4 * square;
     else if (o->recompute == FO_RECOMPUTE_SELECTIVE && !o->flash_attention)
@@ -121,7 +120,7 @@ static fo_status fill(fo_planner_state *s, fo_step_report *r)
     r->none_s = steps.none.total_s;
     r->slice_s = steps.slice_s;
     r->compute_s = fo_planner_state_work_s(s, fo_planner_computing);
-    r->tp_exposed_s = time->work_s - r->compute_s;
+    r->tp_exposed_s = fmax(0, time->work_s - r->compute_s); /* to rounding */
     r->dp_exposed_s = time->gradients_s + time->parameters_s;
     r->pp_exposed_s = time->pipeline_s - time->work_s + time->table_s;
     r->optimizer_s = time->optimizer_s;

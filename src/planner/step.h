@@ -12,5 +12,7 @@
  * fo_step_simulate. */
 fo_status fo_planner_step_run(fo_planner_prices *prices, const fo_step_options *options,
                               unsigned how, fo_step_report *report);
+/* FLOP/s that no product of a rank exceeds: those of large ones, or of the fastest that was measured. */
+double fo_planner_step_rate(const fo_sim_device *device, fo_dtype dtype);
 
 #endif

@@ -119,7 +119,6 @@ static fo_status evaluate(chooser *c, double *total_s)
                 sum += c->rows[r].in[p] * seconds_of(&c->rows[r], g);
             parts[g]->part[p].total_s = sum;
         }
-    fo_planner_state_find_busiest(c->s);
     fo_status status = fo_planner_state_time(c->s, fo_planner_as_chosen, &time);
     *total_s = time.total_s;
     return status;
@@ -159,7 +158,7 @@ static void keep_if_faster(chooser *c, double total_s)
         c->best[r] = c->rows[r].now;
 }
 
-/* Operation by operation from the best step so far, until nothing is faster. */
+/* Operation by operation from the best step so far, until nothing is faster or three rounds are over. */
 static fo_status descend(chooser *c)
 {
     fo_status status = FO_OK;
@@ -337,14 +336,10 @@ static fo_status try_all(chooser *c, compared *steps)
     return status == FO_OK && overlaps(c, c->best) ? go_back(c) : status;
 }
 
-fo_status fo_planner_state_choose(fo_planner_state *s, double *slice_s)
+static fo_status choose(fo_planner_state *s, double *slice_s)
 {
     chooser c = {.s = s, .best_s = INFINITY};
     compared steps = {INFINITY, INFINITY, INFINITY, ""};
-    *slice_s = INFINITY;
-    if (s->split.options.tp == 1 || !s->split.options.sequence_parallel ||
-        s->split.overlap == FO_PLANNER_MEGATRON)
-        return FO_OK;
     bool chooses = s->split.overlap == FO_PLANNER_AUTO;
     fo_status status = collect(&c);
     if (status == FO_OK)
@@ -356,7 +351,19 @@ fo_status fo_planner_state_choose(fo_planner_state *s, double *slice_s)
         set_choices(&c);
         say(&c, &steps);
     }
-    status = fo_planner_state_price(s);
-    fo_planner_state_find_busiest(s);
-    return status;
+    return fo_planner_state_price(s);
+}
+
+/* Of what is asynchronous nothing can be sliced: data slicing is that of the step under none. */
+fo_status fo_planner_state_choose(fo_planner_state *s, double *slice_s)
+{
+    *slice_s = INFINITY;
+    if (s->split.options.tp == 1 || !s->split.options.sequence_parallel)
+        return FO_OK;
+    if (s->split.overlap != FO_PLANNER_MEGATRON)
+        return choose(s, slice_s);
+    fo_planner_state none = *s;
+    none.split = fo_planner_state_none(s);
+    fo_status status = fo_planner_state_price(&none);
+    return status == FO_OK ? choose(&none, slice_s) : status;
 }

@@ -81,6 +81,35 @@ static fo_status price_of(fo_planner_state *s, const fo_planner_item *item, bool
 
 /* ---- parts ------------------------------------------------------------------------------------------- */
 
+fo_planner_split fo_planner_state_none(const fo_planner_state *s)
+{
+    fo_planner_split split = s->split;
+    split.overlap = FO_PLANNER_STATED;
+    split.options.overlap = "none";
+    return split;
+}
+
+/* What is asynchronous has other items than the same step under none, where activations are whole. */
+static bool none_differs(const fo_planner_state *s)
+{
+    return s->split.overlap == FO_PLANNER_MEGATRON && (s->how & FO_PLANNER_COMPARE);
+}
+
+static fo_status price_part(fo_planner_state *s, fo_planner_part part, bool slow,
+                            fo_planner_seconds *seconds);
+
+static fo_status price_none(const fo_planner_state *s, fo_planner_part part, bool slow,
+                            fo_planner_seconds *seconds)
+{
+    fo_planner_state none = *s;
+    fo_planner_seconds other;
+    none.split = fo_planner_state_none(s);
+    fo_status status = price_part(&none, part, slow, &other);
+    seconds->none_s = other.none_s;
+    seconds->slice_s = other.slice_s;
+    return status;
+}
+
 static fo_status price_part(fo_planner_state *s, fo_planner_part part, bool slow,
                             fo_planner_seconds *seconds)
 {
@@ -99,7 +128,7 @@ static fo_status price_part(fo_planner_state *s, fo_planner_part part, bool slow
         seconds->compute_s += price.compute_s;
         seconds->transfer_s += price.transfer_s;
     }
-    return status;
+    return status == FO_OK && none_differs(s) ? price_none(s, part, slow, seconds) : status;
 }
 
 fo_status fo_planner_state_price(fo_planner_state *s)
@@ -173,6 +202,25 @@ static void divide(fo_step_row *row)
         *sums[i] /= row->count;
 }
 
+/* What the part takes under none, which has the same rows. */
+static fo_status add_none(fo_planner_state *s, fo_planner_part part, double count)
+{
+    fo_planner_state none = *s;
+    fo_planner_items items;
+    none.split = fo_planner_state_none(s);
+    fo_planner_layer_items(&none.split, &s->machine->device, part, &items);
+    for (int i = 0; i < items.count; i++) {
+        fo_planner_price price;
+        fo_status status = price_of(&none, &items.item[i], s->split.options.slow_rank >= 0, &price);
+        fo_step_row *row = row_of(s->report, items.item[i].row);
+        if (status != FO_OK)
+            return status;
+        if (row)
+            row->none_s += count * price.none_s;
+    }
+    return FO_OK;
+}
+
 /* Several items of a list may belong to a row: they are one execution of it. */
 static fo_status add_part(fo_planner_state *s, fo_planner_part part, double count)
 {
@@ -189,10 +237,11 @@ static fo_status add_part(fo_planner_state *s, fo_planner_part part, double coun
             return status;
         if (!row)
             continue;
+        price.none_s = none_differs(s) ? 0 : price.none_s;
         add_price(row, &price, count);
         row->count += first ? count : 0;
     }
-    return FO_OK;
+    return none_differs(s) ? add_none(s, part, count) : FO_OK;
 }
 
 static fo_status add_parts(fo_planner_state *s)

@@ -30,7 +30,7 @@ typedef struct fo_planner_state {
     fo_planner_choice choices[FO_PLANNER_CHOICES];
     int choice_count;
     fo_planner_parts equal, slow; /* slow: as equal where no rank is slow */
-    int busiest;                  /* stage; the slow rank's, where there is one */
+    int busiest; /* the stage that computes most; the slow rank's, where there is one */
     fo_step_report *report;
 } fo_planner_state;
 
@@ -50,6 +50,7 @@ typedef struct fo_planner_step_time {
     double table_s, optimizer_s, equal_optimizer_s; /* equal: without a slow rank */
 } fo_planner_step_time;
 
+/* Once, after pricing. */
 void fo_planner_state_find_busiest(fo_planner_state *state);
 /* All of the busiest stage's operations and passes. */
 double fo_planner_state_work_s(const fo_planner_state *state, fo_planner_pick of);
@@ -77,6 +78,8 @@ fo_status fo_planner_state_choose(fo_planner_state *state, double *slice_s);
 /* What is asked of an operation, before it is chosen how. */
 fo_planner_question fo_planner_state_question(const fo_planner_state *state,
                                               const fo_planner_item *item, bool slow);
+/* The split with nothing overlapped over tp. */
+fo_planner_split fo_planner_state_none(const fo_planner_state *state);
 /* Prices of the items of all parts, summed. */
 fo_status fo_planner_state_price(fo_planner_state *state);
 /* Executions a step of a part on a stage. */

@@ -46,11 +46,12 @@ double fo_planner_state_work_s(const fo_planner_state *s, fo_planner_pick of)
     return work_s(s, &s->slow, s->busiest, of);
 }
 
+/* By computing alone, which no strategy changes: steps that are compared have the slow rank on the same stage. */
 void fo_planner_state_find_busiest(fo_planner_state *s)
 {
     double most = -1;
     for (int stage = 0; stage < s->split.options.pp; stage++) {
-        double seconds = work_s(s, &s->equal, stage, fo_planner_as_chosen);
+        double seconds = work_s(s, &s->equal, stage, fo_planner_computing);
         if (seconds > most) {
             most = seconds;
             s->busiest = stage;

@@ -50,8 +50,10 @@ static void follow(place *p, const char *text, size_t end)
         level *now = top(p);
         if (c == '{' || c == '[') {
             open_level(p, c == '[');
-        } else if ((c == '}' || c == ']') && p->depth > 0) {
-            p->depth--;
+        } else if (c == '}' || c == ']') {
+            if (now && now->list != (c == ']'))
+                return; /* closes another one: here it is wrong */
+            p->depth -= p->depth > 0;
         } else if (c == '"') {
             size_t close = skip_string(text, at, end);
             if (now && !now->list && !now->value) {

@@ -49,7 +49,45 @@ expect_code 0
 expect_same "losses as planned and with nothing overlapped" "$planned" "$(sed -nE 's/.*loss +([0-9.]+).*/\1/p' <<<"$out")"
 
 run train "${tiny[@]}" --batch 4 --plan "$work/plan.json"
-expect_error 2 "--plan $work/plan.json was made for batch 8, this run has 4"
+expect_error 2 "--plan $work/plan.json was made for batch 8, micro_batch 4 and dp 2, this run has --batch 4" \
+    "expected the same: --batch 8 --accumulate 1"
+
+# a step of several micro-batches: what passes at a time is --batch, and --accumulate times that the plan's batch
+two=(--data "$work/text" --layers 2 --heads 4 --dim 32 --context 16 --steps 2 --eval-every 0 --ranks 2)
+run plan --model "$work/config.json" --machine cpu-host --ranks 2 --tp 2 --pp 1 --batch 32 --micro-batch 2 --context 16 \
+    --dtype f32 --wire f32 --recompute none --out "$work/many.json"
+expect_code 0
+run train "${two[@]}" --batch 2 --plan "$work/many.json"
+expect_error 2 "was made for batch 32, micro_batch 2 and dp 1" "this run has --batch 2 --accumulate 1" "--batch 2 --accumulate 16, or"
+run train "${two[@]}" --batch 32 --plan "$work/many.json"
+expect_error 2 "this run has --batch 32 --accumulate 1; expected the same: --batch 2 --accumulate 16"
+run train "${two[@]}" --batch 2 --accumulate 16 --plan "$work/many.json"
+expect_code 0
+expect_out "overlap as planned"
+
+# ---- a plan for what training does not do --------------------------------------------------------------
+four=(--model "$work/config.json" --machine l20 --ranks 4 --tp 4 --pp 1 --dtype f32 --wire f32 --context 16 --batch 8
+    --micro-batch 8 --recompute none --out "$work/four.json")
+run plan "${four[@]}"
+expect_code 0
+run train "${tiny[@]}" --batch 8 --plan "$work/four.json"
+expect_code 0
+run plan "${four[@]}" --no-sequence-parallel
+expect_code 0
+run train "${tiny[@]}" --batch 8 --plan "$work/four.json"
+expect_error 2 "--plan $work/four.json: sequence_parallel is false, expected true" "plan again without --no-sequence-parallel"
+sed 's/"sequence_parallel": false/"sequence_parallel": true/' "$work/four.json" >"$work/odd.json"
+run train "${tiny[@]}" --batch 8 --plan "$work/odd.json"
+expect_error 2 "--plan $work/odd.json: operations names no \"" "plan again"
+run plan "${four[@]}" --written-scores
+expect_code 0
+run train "${tiny[@]}" --batch 8 --plan "$work/four.json"
+expect_error 2 "--plan $work/four.json: flash_attention is false, expected true" "plan again without --written-scores"
+sed 's/"flash_attention": [a-z]*, //' "$work/four.json" >"$work/odd.json"
+run train "${tiny[@]}" --batch 8 --plan "$work/odd.json"
+expect_error 2 "flash_attention is missing, expected e.g. true"
+
+# ---- sizes and words that contradict -------------------------------------------------------------------
 run train "${tiny[@]}" --batch 8 --plan "$work/plan.json" --tp 4
 expect_error 2 "was made for tp 2, this run has 4"
 run train "${tiny[@]}" --batch 8 --plan "$work/none.json"

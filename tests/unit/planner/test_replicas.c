@@ -166,6 +166,46 @@ static double ticking(const fo_planner_replicas *r, double end_s)
     return t;
 }
 
+/* Nobody shares the link; while it is in use, layers take 1 + contention times as long, however long they are. */
+static double slowed_ticking(const fo_planner_replicas *r, double end_s)
+{
+    int64_t layers = fo_planner_split_layers(r->split, 0), next = 0;
+    double ring = (r->split->options.dp - 1.0) / r->split->options.dp / r->link.bytes_per_s;
+    double layer = 4 * ring * fo_planner_split_layer_parameters(r->split);
+    double table = 4 * ring * fo_planner_split_end_parameters(r->split, 0);
+    double tick = (end_s + layer * (double)layers + table) / 200000, t = 0, left = 0, done = 0;
+    while (next < layers || left > 0) {
+        done += left > 0 ? tick / (1 + r->contention) : tick;
+        left = fmax(0, left - tick);
+        t += tick;
+        while (next < layers && done >= end_s * (double)(next + 1) / (double)layers)
+            left += ++next == layers ? layer + table : layer;
+    }
+    return t;
+}
+
+static void contention(void **state)
+{
+    (void)state;
+    for (uint64_t key = 1; key <= 60; key++) {
+        fo_planner_split s;
+        fo_sim_curve curve = {0};
+        make("llama3-8b", 4, 4, 1, 1, 0, &s);
+        double end_s = uniform(key, 1, 0.05, 0.5);
+        fo_planner_pipeline_end end = {0, end_s};
+        fo_planner_replicas r = {.split = &s,
+                                 .link = {uniform(key, 0, 1e10, 3e11), 0, &curve, false},
+                                 .contention = uniform(key, 2, 0, 1)};
+        near(fo_planner_replicas_reduced_s(&r, &end, &end_s), slowed_ticking(&r, end_s), 1e-3,
+             "gradients beside a slowed pass");
+        for (int tenths = 0; tenths <= 10; tenths++) { /* hidden they add no more than apart */
+            r.busy = 0.1 * tenths;
+            assert_true(fo_planner_replicas_reduced_s(&r, &end, &end_s) <=
+                        end_s + fo_planner_replicas_gradients_s(&r, 0) + 1e-12);
+        }
+    }
+}
+
 /* Replicas that share the link of the tp group get what it leaves, and all of it when nothing is computed any more:
  * behind the backward pass they take no longer than after it, and a faster pass makes no step slower. */
 static void shared_link(void **state)
@@ -243,6 +283,7 @@ static void parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(links), cmocka_unit_test(gradients),
-                                       cmocka_unit_test(shared_link), cmocka_unit_test(parameters)};
+                                       cmocka_unit_test(shared_link), cmocka_unit_test(contention),
+                                       cmocka_unit_test(parameters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 #include "flashoverlap/schedule.h"
 #include "fuzz/mutate.h"
 #include "fuzz/plan_target.h"
+#include "planner/search_estimate.h"
+#include "sim/profile.h"
 #include "unit/data/scratch.h"
 
 static fo_search_options options_of(const char *model, const char *machine, int ranks,
@@ -85,6 +87,117 @@ static void test_finds_the_fastest(void **state)
     }
 }
 
+/* Nothing but products, one of which was measured and is faster than the rate. */
+static void write_measured(const char *path)
+{
+    static const char text[] =
+        "{\"format\": \"flashoverlap-machine-profile\", \"format_version\": 2, \"name\": "
+        "\"measured\", "
+        "\"about\": \"a test\", \"device\": {"
+        "\"bf16_flops_per_s\": {\"value\": 1e14, \"source\": \"s\", \"confidence\": \"model\"}, "
+        "\"memory_bytes\": {\"value\": 8e10, \"source\": \"s\", \"confidence\": \"model\"}}, "
+        "\"network\": {"
+        "\"topology\": {\"value\": \"switch\", \"source\": \"s\", \"confidence\": \"model\"}, "
+        "\"bytes_per_s\": {\"value\": 1e12, \"source\": \"s\", \"confidence\": \"model\"}, "
+        "\"latency_s\": {\"value\": 1e-6, \"source\": \"s\", \"confidence\": \"model\"}}, "
+        "\"gemm\": [{\"dtype\": \"bf16\", \"threads\": 1, \"ranks_at_once\": 8, \"rows\": 1024, "
+        "\"k\": 1600, \"n\": 1600, \"time_s\": 1.31072e-05}]}"; /* 4e14 FLOP/s */
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The estimate of each split that is possible is no more than its step; how near it comes at best. */
+static double nearest_estimate(const fo_search_options *o, const fo_sim_machine *machine)
+{
+    double nearest = 0;
+    int splits = 0;
+    for (int tp = 1; tp <= 16; tp *= 2)
+        for (int pp = 1; pp <= 16 / tp; pp *= 2)
+            for (int i = 0; i < 18; i++) {
+                fo_step_options step = o->step;
+                fo_planner_split split;
+                fo_step_report report;
+                step.tp = tp;
+                step.pp = pp;
+                step.dp = 16 / tp / pp;
+                step.micro_batch = 1 + i % 2;
+                step.interleave = 1 + i / 2 % 3;
+                step.recompute = (fo_recompute)(i / 6);
+                if (fo_step_simulate(&step, &report) != FO_OK)
+                    continue;
+                assert_int_equal(fo_planner_split_make(&step, machine->network.locals, &split),
+                                 FO_OK);
+                double least = fo_planner_search_estimate(&machine->device, &split);
+                if (!(least <= report.step_s * (1 + 1e-9)))
+                    fail_msg("tp %d pp %d way %d: at least %.9g s, but it takes %.9g s", tp, pp, i,
+                             least, report.step_s);
+                nearest = fmax(nearest, least / report.step_s);
+                splits++;
+            }
+    assert_true(splits > 60);
+    return nearest;
+}
+
+static void test_estimate_is_never_too_slow(void **state)
+{
+    static fo_search_result result;
+    char path[] = "/tmp/fo-measured-XXXXXX.json";
+    fo_sim_machine machine;
+    (void)state;
+    int descriptor = mkstemps(path, 5);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    write_measured(path);
+    static const char *const models[] = {"gpt2-xl", "qwen2.5-0.5b"};
+    for (int i = 0; i < 4; i++) {
+        fo_search_options o = options_of(models[i / 2], i % 2 ? path : "h100-sxm", 16, 32);
+        o.step.context = 512;
+        assert_int_equal(fo_sim_profile_read(o.step.machine, &machine), FO_OK);
+        double nearest = nearest_estimate(&o, &machine);
+        if (!(nearest > (i % 2 ? 0.6 : 0.1)))
+            fail_msg("%s on %s: estimates of at most %g of the step", models[i / 2], o.step.machine,
+                     nearest);
+        fo_sim_machine_free(&machine);
+        if (i != 1)
+            continue;
+        o.step.batch = 8;
+        assert_int_equal(fo_search_run(&o, &result), FO_OK);
+        double best = fastest(&o, 8, 80e9);
+        assert_true(result.best[0].report.step_s <= best * 1.01);
+    }
+    unlink(path);
+}
+
+/* All that are listed are as fast as any that is not: with every way stated they come out again. */
+static void test_lists_the_fastest(void **state)
+{
+    static fo_search_result all, one;
+    fo_search_options o = options_of("gpt2-xl", "h100-sxm", 16, 64);
+    (void)state;
+    assert_int_equal(fo_search_run(&o, &all), FO_OK);
+    assert_int_equal(all.count, FO_SEARCH_TOP);
+    for (int tp = 1; tp <= 8; tp++)
+        for (int pp = 1; pp <= 16; pp *= 2)
+            for (int64_t micro = 1; micro <= 64; micro *= 2) {
+                o.step.tp = tp;
+                o.step.pp = pp;
+                o.step.micro_batch = micro;
+                if (fo_search_run(&o, &one) != FO_OK)
+                    continue;
+                bool listed = false;
+                for (int c = 0; c < all.count; c++) {
+                    const fo_step_options *s = &all.best[c].step;
+                    listed |= s->tp == tp && s->pp == pp && s->micro_batch == micro;
+                }
+                double last = all.best[all.count - 1].report.step_s;
+                if (!listed && one.best[0].report.step_s < last * 0.99)
+                    fail_msg("tp %d pp %d micro-batch %lld takes %.9g s, the last listed %.9g s",
+                             tp, pp, (long long)micro, one.best[0].report.step_s, last);
+            }
+}
+
 static void test_keeps_what_is_given(void **state)
 {
     static fo_search_result result;
@@ -110,6 +223,10 @@ static void test_says_what_forbids(void **state)
     (void)state;
     assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
     assert_non_null(strstr(fo_last_error(), "GB a rank on 8 ranks"));
+    assert_null(strstr(fo_last_error(), "recomputation")); /* all of it was tried */
+    o.recompute_given = true;
+    assert_int_equal(fo_search_run(&o, &result), FO_INVALID);
+    assert_non_null(strstr(fo_last_error(), "shorter sequences or recomputation"));
     o = options_of("gpt2", "h100-sxm", 6, 5);
     o.step.tp = 1;
     o.step.pp = 1;
@@ -218,6 +335,7 @@ static const char example[] =
     "{\"format\":\"flashoverlap-plan\",\"format_version\":1,\"model\":\"gpt2\",\"layers\":12,"
     "\"dim\":768,\"heads\":12,\"machine\":\"h100-sxm\",\"ranks\":4,\"tp\":2,\"dp\":2,\"pp\":1,"
     "\"interleave\":1,\"batch\":8,\"micro_batch\":4,\"context\":1024,\"recompute\":\"none\","
+    "\"sequence_parallel\":true,\"flash_attention\":false,"
     "\"dtype\":\"bf16\",\"wire\":\"f32\",\"step_s\":0.25,\"operations\":[{\"name\":\"qkv forward\","
     "\"overlap\":\"slice:4\",\"predicted_s\":0.001},{\"name\":\"mlp "
     "forward\",\"overlap\":\"flash\","
@@ -233,6 +351,7 @@ static void test_reads_the_example(void **state)
     assert_true(f.ranks == 4 && f.tp == 2 && f.dp == 2 && f.pp == 1 && f.interleave == 1);
     assert_true(f.batch == 8 && f.micro_batch == 4 && f.context == 1024);
     assert_true(f.dtype == FO_BF16 && f.wire == FO_F32 && f.recompute == FO_RECOMPUTE_NONE);
+    assert_true(f.sequence_parallel && !f.flash_attention);
     assert_string_equal(fo_plan_file_overlap(&f, "qkv forward"), "slice:4");
     assert_string_equal(fo_plan_file_overlap(&f, "mlp forward"), "flash");
     assert_null(fo_plan_file_overlap(&f, "mlp"));
@@ -259,6 +378,7 @@ static void test_writes_what_it_reads(void **state)
         assert_string_equal(read.operations[i].overlap, made.operations[i].overlap);
     }
     assert_true(read.ranks == 4 && read.tp == made.tp && read.dp == made.dp && read.pp == made.pp);
+    assert_true(read.sequence_parallel && read.flash_attention);
     assert_true(fabs(read.step_s - made.step_s) <= 1e-6 * made.step_s);
     unlink(path);
     snprintf(path, sizeof path, "%s/none/plan.json", folder);
@@ -283,12 +403,15 @@ static void test_refuses(void **state)
         {"\"format_version\":1", "\"format_version\":2", "format_version"},
         {"flashoverlap-plan", "plan", "format is \"plan\""},
         {"\"recompute\":\"none\"", "\"recompute\":\"some\"", "recompute is \"some\""},
+        {"\"sequence_parallel\":true,", "", "sequence_parallel is missing, expected e.g. true"},
+        {"\"flash_attention\":false", "\"flash_attention\":0", "flash_attention is a whole number"},
         {"\"dtype\":\"bf16\"", "\"dtype\":\"fp8\"", "dtype is \"fp8\""},
         {"slice:4", "slice:x", "operations[0].overlap is \"slice:x\""},
         {"\"predicted_s\":1}", "\"predicted_s\":-1}", "operations[1].predicted_s is -1"},
         {"mlp forward", "qkv forward", "names an operation again"},
         {"\"step_s\":0.25", "\"step_s\":null", "step_s is null"},
         {"]}", "],}", "line 1"},
+        {"]}", "}", "operations[1], line 1"},
         {"\"batch\":8", "\"batch\":7", "batch is 7, which dp 2 x micro_batch 4 does not divide"},
         {"\"layers\":12", "\"layers\":1e400", "layers, line 1"},
         {"\"gpt2\"", "\"\"", "model is empty"},
@@ -353,11 +476,18 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_fastest),    cmocka_unit_test(test_keeps_what_is_given),
-        cmocka_unit_test(test_says_what_forbids),    cmocka_unit_test(test_names_the_size),
-        cmocka_unit_test(test_what_it_offers_works), cmocka_unit_test(test_reads_the_example),
-        cmocka_unit_test(test_writes_what_it_reads), cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_empty_operations),     cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_estimate_is_never_too_slow),
+        cmocka_unit_test(test_lists_the_fastest),
+        cmocka_unit_test(test_finds_the_fastest),
+        cmocka_unit_test(test_keeps_what_is_given),
+        cmocka_unit_test(test_says_what_forbids),
+        cmocka_unit_test(test_names_the_size),
+        cmocka_unit_test(test_what_it_offers_works),
+        cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_writes_what_it_reads),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_empty_operations),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

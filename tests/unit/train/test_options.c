@@ -132,6 +132,118 @@ static void other_characters_are_refused(void **state)
     free(text);
 }
 
+/* ---- plan files ---------------------------------------------------------------------------------------- */
+
+static const char *const operations[] = {"embedding forward",  "qkv forward",
+                                         "attention forward",  "mlp forward",
+                                         "head forward",       "head backward",
+                                         "mlp down backward",  "mlp up backward",
+                                         "attention backward", "qkv backward",
+                                         "embedding backward"};
+enum { OPERATIONS = sizeof operations / sizeof *operations };
+
+/* A plan for what `o` asks for; `without`: an operation it does not name, -1: none. */
+static fo_plan_file plan_for(const fo_train_options *o, int tp, int without)
+{
+    int dp = o->group.ranks / tp;
+    fo_plan_file file = {.model = "tiny",
+                         .machine = "cpu-host",
+                         .layers = o->layers,
+                         .dim = o->dim,
+                         .heads = o->heads,
+                         .ranks = o->group.ranks,
+                         .tp = tp,
+                         .dp = dp,
+                         .pp = 1,
+                         .interleave = 1,
+                         .batch = o->batch * o->accumulate,
+                         .micro_batch = o->batch / dp,
+                         .context = o->context,
+                         .sequence_parallel = true,
+                         .flash_attention = true,
+                         .dtype = o->dtype,
+                         .wire = o->wire};
+    for (int i = 0; i < OPERATIONS; i++) {
+        int at = file.operation_count;
+        if (i == without)
+            continue;
+        snprintf(file.operations[at].name, sizeof file.operations[at].name, "%s", operations[i]);
+        snprintf(file.operations[at].overlap, sizeof file.operations[at].overlap, "none");
+        file.operation_count++;
+    }
+    return file;
+}
+
+static fo_status train_by(const tiny *t, fo_train_options o, const fo_plan_file *file)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/plan.json", t->folder);
+    tiny_ok(fo_plan_file_write(file, path));
+    o.plan = path;
+    return train(&o);
+}
+
+static void a_plan_names_every_operation(void **state)
+{
+    const tiny *t = *state;
+    fo_train_options o = tiny_options(t);
+    o.steps = 1;
+    fo_plan_file file = plan_for(&o, 2, -1);
+    tiny_ok(train_by(t, o, &file));
+    for (int i = 0; i < OPERATIONS; i++) {
+        char words[80];
+        assert_true(fo_model_plans_known(operations[i]));
+        snprintf(words, sizeof words, "plan.json: operations names no \"%s\"", operations[i]);
+        file = plan_for(&o, 2, i);
+        tiny_fails(train_by(t, o, &file), FO_INVALID, words);
+    }
+    o.batch = 4; /* replicas of one rank: their layers communicate nothing */
+    file = plan_for(&o, 1, 0);
+    tiny_ok(train_by(t, o, &file));
+}
+
+static void a_plan_does_what_training_does(void **state)
+{
+    const tiny *t = *state;
+    fo_train_options o = tiny_options(t);
+    o.steps = 1;
+    fo_plan_file file = plan_for(&o, 2, -1);
+    file.sequence_parallel = false;
+    tiny_fails(train_by(t, o, &file), FO_INVALID, "plan again without --no-sequence-parallel");
+    file.sequence_parallel = true;
+    file.flash_attention = false;
+    tiny_fails(train_by(t, o, &file), FO_INVALID, "plan again without --written-scores");
+    o.batch = 4;
+    file = plan_for(&o, 1, -1);
+    file.sequence_parallel = false; /* of one rank: the same */
+    tiny_ok(train_by(t, o, &file));
+}
+
+/* --batch is what all replicas take in one micro-step. */
+static void a_plan_has_its_batch(void **state)
+{
+    const tiny *t = *state;
+    for (int tp = 1; tp <= 2; tp++)
+        for (int accumulate = 1; accumulate <= 3; accumulate++) {
+            fo_train_options good = tiny_options(t), o;
+            char words[80];
+            good.steps = 1;
+            good.batch = 4;
+            good.accumulate = accumulate;
+            fo_plan_file file = plan_for(&good, tp, -1);
+            tiny_ok(train_by(t, good, &file));
+            snprintf(words, sizeof words, "expected the same: --batch 4 --accumulate %d,",
+                     accumulate);
+            o = good;
+            o.accumulate = accumulate % 3 + 1;
+            tiny_fails(train_by(t, o, &file), FO_INVALID, words);
+            o = good;
+            o.batch = 2; /* with twice the micro-steps as many sequences, but not as planned */
+            o.accumulate = 2 * accumulate;
+            tiny_fails(train_by(t, o, &file), FO_INVALID, words);
+        }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, tiny_set_up, tiny_tear_down)
@@ -142,6 +254,9 @@ int main(void)
         TEST(a_full_disk_under_the_log_ends_all_ranks),
         TEST(resuming_another_model_names_the_field),
         TEST(other_characters_are_refused),
+        TEST(a_plan_names_every_operation),
+        TEST(a_plan_does_what_training_does),
+        TEST(a_plan_has_its_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
