@@ -75,6 +75,9 @@ void fo_measure_print_link(const fo_measure_result *result, char *text, size_t s
                  transfer_ms / result->compute_ms);
 }
 
+/* Of a part of the computation alone. */
+static const double doubtful = 0.25;
+
 /* ---- text -------------------------------------------------------------------------------------------- */
 
 static int name_width(const fo_measure_bench *b)
@@ -175,6 +178,22 @@ static int best_of(const fo_measure_bench *b, const fo_measure_result *result)
     return best;
 }
 
+/* Why predictions may be far off. */
+static void put_doubt(const fo_measure_bench *b, const fo_measure_result *result)
+{
+    double off = result->predicted_compute_ms / result->compute_ms - 1;
+    if (!has_predictions(b, result))
+        return;
+    if (result->crowded)
+        fprintf(b->out, "predicted: as with a core for every rank, which there is not\n");
+    else if (off > doubtful || off < -doubtful)
+        fprintf(
+            b->out,
+            "predicted: the computation alone %+.0f %% off, so this machine was or is busy with "
+            "other things;\n'flashoverlap calibrate --forget' has it measured again\n",
+            100 * off);
+}
+
 static void put_point(const fo_measure_bench *b, const fo_measure_result *result)
 {
     char link[256];
@@ -195,8 +214,7 @@ static void put_point(const fo_measure_bench *b, const fo_measure_result *result
     for (int s = 0; s < b->strategy_count; s++)
         if (result->rows[s].taken[0])
             fprintf(b->out, "%s took %s\n", b->strategies[s].name, result->rows[s].taken);
-    if (result->crowded && has_predictions(b, result))
-        fprintf(b->out, "predicted: as with a core for every rank, which there is not\n");
+    put_doubt(b, result);
     if (result->interrupted)
         fprintf(b->out, "interrupted: medians of %d of %d runs\n", result->rows[0].samples,
                 b->options->repeat);
