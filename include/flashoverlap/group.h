@@ -59,7 +59,7 @@ typedef struct fo_group fo_group;
 typedef struct fo_group_options {
     int ranks;             /* N >= 1 */
     int threads;           /* computing threads a rank; 0: cores / ranks, at least 1 */
-    const char *transport; /* "shm", "self", "mpi"; NULL: "mpi" in a job of a launcher (job.h), else "shm" */
+    const char *transport; /* "shm", "self", "mpi"; NULL: in a job (job.h) "mpi", else "shm" */
     int nodes; /* machines the ranks are spread over, equally many on each, in rank order: for strategy
                   "hier"; 0: as the hosts of the job are */
     const char *kernel; /* "onednn", "ref", "emulated"; NULL: the best one built in, or "emulated"

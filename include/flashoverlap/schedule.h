@@ -38,7 +38,7 @@ typedef enum fo_strategy_kind {
     FO_STRATEGY_HIER, /* an outer ring over machines whose steps are inner rings over a machine's ranks */
     FO_STRATEGY_HIER_NONE, /* the order of hier, nothing overlapped: what its bits are compared with */
     FO_STRATEGY_LIBRARY, /* none (parts 0) or slice:parts with the transport library's own collectives: no program */
-    FO_STRATEGY_AUTO     /* one of the others, chosen by the plan (plan.h): no program */
+    FO_STRATEGY_AUTO /* one of the others, chosen by the plan (plan.h): no program */
 } fo_strategy_kind;
 
 typedef struct fo_strategy {

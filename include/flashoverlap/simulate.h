@@ -34,7 +34,7 @@ typedef struct fo_simulate_options {
     fo_link link, outer;
     double link_ratio; /* > 0: all transfer takes this part of the computation */
     double transfer_s; /* > 0: it takes this time */
-    int slow_rank;     /* -1: none; it computes at slow_speed, 0.001 <= slow_speed <= 1000 (1: as stated) */
+    int slow_rank; /* -1: none; it computes at slow_speed, 0.001 <= slow_speed <= 1000 (1: as stated) */
     double slow_speed;
     bool explain; /* where the time above the bound goes */
     /* output */

@@ -37,10 +37,12 @@ typedef struct fo_train_options {
     const char *command; /* the command line, for the report; NULL: unknown */
     int64_t save_every;  /* steps; 0: only at the end */
     /* running */
-    int tp, dp; /* tensor-parallel ranks of a replica, replicas; 0: what the other leaves, both 0: all ranks, one */
+    /* Tensor-parallel ranks of a replica, replicas; 0: what the other leaves, both 0: all ranks, one. */
+    int tp, dp;
     const char *overlap;
-    const char *plan; /* file that `flashoverlap plan` wrote (search.h): tp, dp and the strategies of operations; the
-                         other sizes have to be those it was made for. NULL: none */
+    /* The file that `flashoverlap plan` wrote (search.h): tp, dp and the strategies of operations; the other sizes
+     * have to be those it was made for. NULL: none. */
+    const char *plan;
     double
         link_ratio; /* > 0: emulated link at which the transfer of the model's row-parallel layers
                            takes this part of their measured unsliced computation */
@@ -62,9 +64,9 @@ typedef struct fo_train_result {
     int64_t optimizer_bytes; /* of moments, on rank 0 */
     int slow_rank; /* the one that others waited for much longer than it waited; -1: none */
     char slow_host[64];
-    int waited_by;        /* ranks that waited for it */
-    double waited_s;      /* in all */
-    double waited_part;   /* of the run, mean of those that waited */
+    int waited_by;      /* ranks that waited for it */
+    double waited_s;    /* in all */
+    double waited_part; /* of the run, mean of those that waited */
 } fo_train_result;
 
 /* Starts the group and trains. Options are checked before any rank starts, and by the ranks of a job that they were

@@ -59,8 +59,8 @@ typedef struct fo_planner_simulation {
     int count;
     fo_planner_row none; /* `none` in whole form, whether it is listed or not */
     int best;            /* the fastest, -1: none could be simulated */
-    int overlapping;     /* the fastest in which something moves while a rank computes, -1: none does */
-    bool pays;           /* that one is faster than `none` by more than a hundredth */
+    int overlapping; /* the fastest in which something moves while a rank computes, -1: none does */
+    bool pays;       /* that one is faster than `none` by more than a hundredth */
 } fo_planner_simulation;
 
 /* The operations of a strategy; overlaps hold what "auto" took. */

@@ -14,8 +14,8 @@ typedef struct fo_page_row {
     double t_ms, t_low_ms, t_high_ms; /* median; 10th and 90th percentile */
     double compute_ms;                /* the unsliced computation alone, of this point */
     double ect_ms, hidden_pct, exposed_ms, bound_ms, gap_pct;
-    int bits;         /* 1: equal to the first strategy's, 0: they differ, -1: not compared */
-    const char *note; /* why there are no figures; NULL */
+    int bits;            /* 1: equal to the first strategy's, 0: they differ, -1: not compared */
+    const char *note;    /* why there are no figures; NULL */
     double predicted_ms; /* T as the simulator has it; 0: not known */
 } fo_page_row;
 

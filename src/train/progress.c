@@ -70,7 +70,10 @@ void fo_train_progress_head(const fo_train_worker *worker, double peak, const ch
             fo_group_size(worker->group), fo_group_threads(worker->group),
             fo_group_threads(worker->group) == 1 ? "" : "s", fo_group_transport(worker->group),
             fo_group_kernel(worker->group), fo_dtype_name(o->dtype), fo_dtype_name(o->wire),
-            o->plan ? "as planned" : o->overlap ? o->overlap : "flash", peak * 1e-9);
+            o->plan      ? "as planned"
+            : o->overlap ? o->overlap
+                         : "flash",
+            peak * 1e-9);
     fprintf(out,
             "split  %d tensor-parallel x %d data-parallel; %.1f MB of optimizer state a rank\n",
             worker->config.tp, worker->config.dp,
