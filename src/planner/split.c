@@ -115,7 +115,7 @@ static fo_status bad_batch(const fo_step_options *o, int64_t whole)
         snprintf(parts, sizeof parts, "micro_batch %lld", (long long)o->micro_batch);
     else
         snprintf(parts, sizeof parts, "dp %d x micro_batch %lld = %lld", o->dp,
-                 (long long)o->micro_batch, (long long)(o->dp * o->micro_batch));
+                 (long long)o->micro_batch, (long long)o->dp * (long long)o->micro_batch);
     return fo_base_error(FO_INVALID,
                          "step: a batch of %lld sequence%s does not divide by %s, expected e.g. "
                          "batch %lld",

@@ -73,7 +73,7 @@ static const fo_sim_profile_field software_fields[] = {
     {"views", FO_SIM_PROFILE_FLAG, AT(views), 0, 0, false, false, "false"},
 };
 
-#define COUNT(table) ((int)(sizeof table / sizeof table[0]))
+#define COUNT(table) ((int)(sizeof(table) / sizeof((table)[0])))
 const fo_sim_profile_section fo_sim_profile_device = {"device", device_fields, COUNT(device_fields),
                                                       NULL};
 const fo_sim_profile_section fo_sim_profile_network = {"network", network_fields,

@@ -16,7 +16,7 @@ static const char *const sources[] = {"measured", NULL};
 static const char *const formats[] = {"flashoverlap-machine-profile", NULL};
 
 enum { LARGEST = 1000000000 };
-#define COUNT(table) ((int)(sizeof table / sizeof table[0]))
+#define COUNT(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define WHOLE(name, least, example)                                         \
     {                                                                       \
         name, FO_SIM_PROFILE_KEY_WHOLE, true, least, LARGEST, NULL, example \
