@@ -54,12 +54,14 @@ awk '{ if (($1 == "none" && ($2 < 15.5 || $2 > 17)) || ($1 == "flash" && ($2 < 9
 [ "$(find "$cache" -name 'wisdom-*.txt' | wc -l)" -eq 2 ] || # of two transports
     fail "expected two files of wisdom in the cache, found: $(ls "$cache")"
 wisdom=$(grep -l '^machine .*onednn.*1 thread | shm' "$cache"/*) || fail "no wisdom names the machine"
-# what was measured on a busy machine is doubted where it is shown
+# what was measured on a busy machine is doubted where it is shown; where it is busy now nothing of the kind was kept
 cp "$wisdom" "$work/kept"
-sed -i -E 's/^(gemm:partial:f32 f32 ranks 2 rows [0-9]+ k [0-9]+ n 96) is .*/\1 is 0.5/' "$wisdom"
-run bench row "${small[@]}" --overlap none,flash
-expect_code 0
-expect_out "predicted: the computation alone +" "calibrate --forget"
+if grep -q '^gemm:partial:f32 f32 ranks 2 .* n 96 is ' "$wisdom"; then
+    sed -i -E 's/^(gemm:partial:f32 f32 ranks 2 .* n 96) is .*/\1 is 0.5/' "$wisdom"
+    run bench row "${small[@]}" --overlap none,flash
+    expect_code 0
+    expect_out "predicted: the computation alone +" "calibrate --forget"
+fi
 cp "$work/kept" "$wisdom"
 printf 'gemm rubbish\n' >>"$wisdom"
 run bench row "${small[@]}" --overlap none,auto

@@ -47,12 +47,13 @@ static fo_status timed_receive(fo_endpoint *e, fo_request *requests, const timed
     for (int i = count - 1; i >= 0; i--) { /* the last first: order of tests must not matter */
         if (!what->late_test)
             TRY(ranks_wait(e, &requests[i]));
-        if (i == count - 1 && !what->late_test &&
-            (double)(fo_base_clock_ns() - begin) * 1e-9 < what->least_s)
-            return fo_base_error(FO_INTERNAL, "%d messages took %.6f s, at least %.6f s expected",
-                                 count, (double)(fo_base_clock_ns() - begin) * 1e-9, what->least_s);
         e->ops->release(e, &requests[i]);
     }
+    /* of all: which sender comes first is chance */
+    double took_s = (double)(fo_base_clock_ns() - begin) * 1e-9;
+    if (took_s < what->least_s)
+        return fo_base_error(FO_INTERNAL, "%d messages took %.6f s, at least %.6f s expected",
+                             count, took_s, what->least_s);
     return FO_OK;
 }
 
