@@ -13,7 +13,7 @@
 #include "planner/step.h"
 #include "sim/profile.h"
 
-enum { MOST_TP = 16, MOST_MICRO_BATCH = 64, MOST_INTERLEAVE = 16 };
+enum { MOST_MICRO_BATCH = 64 };
 
 typedef struct way {
     int tp, dp, pp, interleave;
@@ -121,7 +121,7 @@ static void consider_passes(search *s, way w)
     for (w.micro_batch = 1; w.micro_batch <= o->batch / w.dp; w.micro_batch *= 2) {
         if (o->micro_batch)
             w.micro_batch = o->micro_batch;
-        for (w.interleave = 1; w.interleave <= MOST_INTERLEAVE; w.interleave++) {
+        for (w.interleave = 1; w.interleave <= FO_PLANNER_MOST_INTERLEAVE; w.interleave++) {
             bool even = o->model.layers % ((int64_t)w.pp * w.interleave) == 0;
             if (allowed(o->interleave, w.interleave) &&
                 (w.interleave == 1 || o->interleave || even))
@@ -136,7 +136,7 @@ static void consider_all(search *s)
 {
     const fo_search_options *o = s->options;
     int locals = s->machine.network.locals;
-    int most = o->step.tp ? o->step.tp : locals ? locals : MOST_TP;
+    int most = o->step.tp ? o->step.tp : locals ? locals : FO_PLANNER_MOST_TP;
     for (int tp = 1; tp <= o->ranks && tp <= most; tp++) {
         if (o->ranks % tp || !allowed(o->step.tp, tp))
             continue;

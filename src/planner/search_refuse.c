@@ -6,11 +6,7 @@
 #include "base/error.h"
 #include "planner/split.h"
 
-enum {
-    MOST_TP = 16,
-    MOST_INTERLEAVE = 16,
-    NEAR = 4096
-}; /* the first two: as the search has them */
+enum { NEAR = 4096 }; /* smaller sizes that are tried */
 
 /* ---- what would be possible ---------------------------------------------------------------------------- */
 
@@ -39,7 +35,7 @@ static bool find(const fo_search_options *o, int locals, shapes *all)
 {
     const fo_step_options *given = &o->step;
     int low_tp = given->tp ? given->tp : 1, low_pp = given->pp ? given->pp : 1;
-    int most_tp = given->tp ? given->tp : locals ? locals : MOST_TP;
+    int most_tp = given->tp ? given->tp : locals ? locals : FO_PLANNER_MOST_TP;
     int64_t most_pp = given->pp ? given->pp : given->model.layers;
     all->count = 0;
     for (int tp = low_tp; tp <= most_tp && tp <= o->ranks; tp++)
@@ -92,7 +88,7 @@ static void set(fo_search_options *o, size_name name, int64_t value)
 static int64_t most_ranks(const fo_search_options *o, int locals)
 {
     double most = (double)o->step.batch * (double)o->step.model.layers;
-    most *= o->step.tp ? o->step.tp : locals ? locals : MOST_TP;
+    most *= o->step.tp ? o->step.tp : locals ? locals : FO_PLANNER_MOST_TP;
     return most < o->ranks ? (int64_t)most : o->ranks - 1;
 }
 
@@ -205,9 +201,9 @@ fo_status fo_planner_search_refuse(const fo_search_options *o, int locals)
     shapes all;
     fo_planner_split split;
     int64_t product = put_given(o, given, sizeof given);
-    if (o->step.interleave > MOST_INTERLEAVE)
+    if (o->step.interleave > FO_PLANNER_MOST_INTERLEAVE)
         return fo_base_error(FO_INVALID, "plan: interleave is %d, expected at most %d",
-                             o->step.interleave, MOST_INTERLEAVE);
+                             o->step.interleave, FO_PLANNER_MOST_INTERLEAVE);
     if (o->ranks % product || (o->step.tp && o->step.dp && o->step.pp && product != o->ranks))
         return bad_product(o, locals, given, product);
     if (find(o, locals, &all) || !all.count) /* not asked for then */

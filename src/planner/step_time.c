@@ -240,7 +240,7 @@ fo_status fo_planner_state_without(const fo_planner_state *s, fo_planner_pick of
 {
     fo_sim_machine machine = *s->machine;
     fo_planner_state other = *s;
-    fo_planner_step_time time;
+    fo_planner_step_time time = {0};
     other.machine = &machine;
     machine.contention = 0;
     fo_status status = fo_planner_state_time(&other, of, &without->contention);
